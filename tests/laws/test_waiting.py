@@ -314,7 +314,7 @@ def test_memory_is_bounded(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         for seed in range(7):
             metric.update(**batch(seed))
             waiting = metric.evaluator.waiting
-            assert waiting.n_users < 60 // max(1, *(part.numbers() for part in waiting.parts), 0)
+            assert waiting.n_users < 60 // max(1, *(part.numbers_per_user() for part in waiting.parts), 0)
         torch.testing.assert_close(metric.compute(), mean_of(*range(7)), rtol=0, atol=1e-14)
         ids = torch.arange(3 * 40).view(3, 40) % N_ITEMS
         metric.update(torch.randn(3, N_ITEMS), target_ids=ids, target_relevance=torch.full((3, 40), 2))

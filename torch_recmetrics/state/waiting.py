@@ -35,7 +35,7 @@ class WaitingUsers:
         # Of how many users the numbers are not too many for one step.
         on_cpu = is_sync_free(users.above.device)
         numbers = thresholds.SERIAL_NUMBERS if on_cpu else thresholds.WAITING_NUMBERS_ELSEWHERE
-        most = max(1, numbers // max(self._width, users.numbers()))
+        most = max(1, numbers // max(self._width, users.numbers_per_user()))
         too_many = self.n_users + users.n_users > min(most, self._most)
         if self.parts and (too_many or self.parts[0].join_key != users.join_key):
             self.evaluate()

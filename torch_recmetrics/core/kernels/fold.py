@@ -1,8 +1,8 @@
 """What ranked lists count up to some of their ranks, list by list.
 
-Ranks count from 0. All floats are float64, all integers int64, all arrays contiguous; `places` are the ranks that are
-read, ascending. Each number comes from the same steps in the same order as in torch, so it is the same to the last
-bit.
+Ranks count from 0. All floats are float64, integers are int64 where a loop says no other, all arrays are contiguous;
+`places` are the ranks that are read, ascending. Each number comes from the same steps in the same order as in torch, so
+it is the same to the last bit.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def hit_sums(first: int, last: int, relevant: Array, ranks: Array, counts: Array
     """(4, C, B) `out`: of the hits up to each place their number, what their ranks count, (D,), and the precisions at
     them, and 1 / rank of the first of them.
 
-    (B, T) `relevant` is 1 for a relevant item, and its int32 `ranks` are D and more for one that is no hit.
+    (B, T) uint8 `relevant` is 1 for a relevant item, and its int32 `ranks` are D and more for one that is no hit.
     """
     depth = counts.shape[0]
     hit, found = np.empty(depth + 1, np.int64), np.empty(depth + 1, np.int64)
@@ -112,7 +112,10 @@ def tie_groups(first: int, last: int, above: Array, equal: Array, starts: Array,
 
 @compiled
 def group_sums(first: int, last: int, values: Array, above: Array, starts: Array, totals: Array, before: Array) -> None:
-    """(B, D) `totals`, zeros, of the (B, T) values of the group of each rank, and of those `before` it."""
+    """(B, D) `totals`, zeros, of the (B, T) values of the group of each rank, and of those `before` it.
+
+    (B, T) `above` is int32.
+    """
     depth = starts.shape[1]
     for user in range(first, last):
         for item in range(above.shape[1]):

@@ -32,8 +32,8 @@ INF = np.float32(np.inf)
 
 
 @compiled
-def load(rows: tuple[Any, ...], row: int, whole: Array, buffer: Array) -> None:
-    """Write the scores of a row into a buffer, whose bits are `whole`."""
+def load(rows: tuple[Any, ...], row: int, row_bits: Array, buffer: Array) -> None:
+    """Write the scores of a row into a buffer, whose bits are `row_bits`."""
     values, bits, kind, stride, mask, mask_stride, seen_ids, n_items = rows
     begin, n = np.uint64(row * stride), np.uint64(n_items)
     if kind == 0:
@@ -41,12 +41,12 @@ def load(rows: tuple[Any, ...], row: int, whole: Array, buffer: Array) -> None:
             buffer[i] = values[begin + i]
     elif kind == BFLOAT16:
         for i in range(n):
-            whole[i] = np.int32(bits[begin + i]) << 16
+            row_bits[i] = np.int32(bits[begin + i]) << 16
     else:
         for i in range(n):
             size = np.int32(bits[begin + i] & 0x7FFF)
             endless = 0x7F800000 if size >= 0x7C00 else 0  # inf and NaN
-            whole[i] = ((np.int32(bits[begin + i]) & 0x8000) << 16) | (size << 13) | endless
+            row_bits[i] = ((np.int32(bits[begin + i]) & 0x8000) << 16) | (size << 13) | endless
         for i in range(n):
             buffer[i] *= np.float32(2.0**112)  # between the exponents of both
     if mask.shape[0]:
@@ -66,10 +66,10 @@ def source_of(rows: tuple[Any, ...], most_seen: int) -> Any:
     """
     values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
     in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] <= most_seen
-    whole = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
+    row_bits = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     if in_place:
-        return whole, values, stride
-    return whole, whole.view(values.dtype), np.int64(0)
+        return row_bits, values, stride
+    return row_bits, row_bits.view(values.dtype), np.int64(0)
 
 
 @compiled
@@ -97,10 +97,10 @@ def count_few(scores: Array, begin: int, end: int, levels: Array, n: int, above:
     Whatever stands behind the levels is counted too, up to a multiple of LANES.
     """
     one = np.uint64(1)
-    whole = np.uint64((n + LANES - 1) // LANES * LANES)
+    padded = np.uint64((n + LANES - 1) // LANES * LANES)
     for i in range(np.uint64(begin), np.uint64(end), np.uint64(4)):
         a, b, c, d = scores[i], scores[i + one], scores[i + one + one], scores[i + one + one + one]
-        for place in range(whole):
+        for place in range(padded):
             level = levels[place]
             higher = np.int32(np.int32(a > level) + np.int32(b > level))
             above[place] += np.int32(higher + np.int32(np.int32(c > level) + np.int32(d > level)))
@@ -156,11 +156,11 @@ def count_higher(scores: Array, n: int, above: Array) -> None:
 
     For few scores this is faster than a sort, whose branches nobody can foresee.
     """
-    whole = (n + LANES - 1) // LANES * LANES
-    scores[n:whole] = -INF
+    padded = (n + LANES - 1) // LANES * LANES
+    scores[n:padded] = -INF
     for i in range(n):
         score, higher = scores[i], np.int32(0)
-        for j in range(np.uint64(whole)):
+        for j in range(np.uint64(padded)):
             higher = np.int32(higher + (scores[j] > score))
         above[i] = higher
 
@@ -228,8 +228,8 @@ def ranks_within(
         flags: (B,) uint8; of ties among those that are.
     """
     values, _bits, _kind, _stride, _mask, _mask_stride, seen_ids, n_items = rows
-    whole, source, stride = source_of(rows, n_items // MEDIUM)
-    n_seen = 0 if whole.shape[0] else seen_ids.shape[1]
+    row_bits, source, stride = source_of(rows, n_items // MEDIUM)
+    n_seen = 0 if row_bits.shape[0] else seen_ids.shape[1]
     seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int32)  # the last row + 1
     high, levels = np.empty(WIDE + 4, values.dtype), np.empty((ids.shape[1] + LANES - 1) // LANES * LANES, values.dtype)
     high_columns, columns = np.empty(WIDE + 1, np.int32), np.empty(ids.shape[1], np.int32)
@@ -237,8 +237,8 @@ def ranks_within(
     above[first_row:last_row], equal[first_row:last_row] = FAR, 1
     for row in range(first_row, last_row):
         start = row * stride
-        if whole.shape[0]:
-            load(rows, row, whole, source)
+        if row_bits.shape[0]:
+            load(rows, row, row_bits, source)
         # One pass from the first score to the last: what is read again, here and there, is in the cache then.
         n_nan = count_nan(source, start, start + n_items) if nan_matters else 0
         n_hidden = pick_seen(source, start, seen_ids, row, seen, seen_in) if n_seen else np.int64(0)
@@ -291,13 +291,13 @@ def full_ranks(
         lengths: (B,) int64: how many scores are above -inf; -1 where the row has a NaN.
     """
     values, n_items, n_wanted = rows[0], rows[-1], wanted.shape[1]
-    whole, source, stride = source_of(rows, np.int64(0))
+    row_bits, source, stride = source_of(rows, np.int64(0))
     levels, columns = np.empty(n_wanted + 1, values.dtype), np.empty(n_wanted, np.int32)
     n_above, n_equal = np.empty(n_wanted + 1, np.int32), np.empty(n_wanted + 1, np.int32)
     for row in range(first_row, last_row):
         start = row * stride
-        if whole.shape[0]:
-            load(rows, row, whole, source)
+        if row_bits.shape[0]:
+            load(rows, row, row_bits, source)
         n = np.int64(0)
         for column in range(n_wanted):
             if wanted[row, column] > -INF:
@@ -426,7 +426,7 @@ def best(
         flags: (B,) uint8.
     """
     values, n_items = rows[0], rows[-1]
-    whole, source, stride = source_of(rows, np.int64(0))
+    row_bits, source, stride = source_of(rows, np.int64(0))
     most = 2 * k + 2 * NARROW
     scores, work = np.empty(most + WIDE + LANES, values.dtype), np.empty(most + WIDE + LANES, values.dtype)
     maxima = np.empty((2 * k + NARROW) // LANES * LANES, values.dtype)
@@ -436,8 +436,8 @@ def best(
     lowest_shown = np.nextafter(values.dtype.type(-np.inf), INF)
     for row in range(first_row, last_row):
         start = row * stride
-        if whole.shape[0]:
-            load(rows, row, whole, source)
+        if row_bits.shape[0]:
+            load(rows, row, row_bits, source)
         n: Any = np.int64(0)
         flag = 0
         least = lowest_shown

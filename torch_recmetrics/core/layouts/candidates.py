@@ -48,7 +48,7 @@ class Candidates:
 
     def ids_of(self, columns: Tensor) -> Tensor:
         """(B, D) the items of columns, -1 for column -1."""
-        if not self.item_ids.shape[-1]:
+        if not self.item_ids.shape[-1]:  # a search of no items still asks for some of them
             return columns
         at = columns.clamp(min=0)
         ids = self.item_ids[at] if self.item_ids.ndim == 1 else self.item_ids.gather(1, at)

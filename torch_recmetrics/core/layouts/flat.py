@@ -43,7 +43,7 @@ class FlatRows:
     indexes: Tensor  # (M,) int64: the user of a row
     preds: Tensor  # (M,) float, -inf hides the row
     relevance: Tensor  # (M,)
-    weights: Tensor | None  # (M,), one value for each user
+    weights: Tensor | None  # (M,), the same in all rows of a user
 
 
 def fit_narrow(rows: FlatRows) -> bool:
@@ -168,7 +168,7 @@ class FlatLists:
         )
 
     def rankings(self, needs: RankingRequirements) -> Iterator[tuple[Tensor | None, Ranking]]:
-        """The lists in tables of bounded size, each of users with tables of about one width.
+        """The lists in tables of bounded size; users of about one width share a table.
 
         Beside each its users, by their places among all users; None for all of them.
         """
@@ -232,10 +232,10 @@ def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
     bits = min(RELEVANCE_BITS, MOST_BITS - n_users.bit_length() - score_bits)
     columns = numbers, scores, rows.relevance
     for unit in () if ordered else UNITS:
-        codes, largest = packed(*columns, lowest, score_bits, unit, bits)
+        codes, largest = sort_codes(*columns, lowest, score_bits, unit, bits)
         if largest < float("inf"):
             return SortedRows(sort_column(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
-    codes, order = torch.sort(packed(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
+    codes, order = torch.sort(sort_codes(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
     return SortedRows(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
 
 
@@ -248,7 +248,7 @@ def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
     return place, distinct.shape[0] - int(distinct[-1] == float("inf"))
 
 
-def packed(
+def sort_codes(
     numbers: Tensor, scores: Tensor, relevance: Tensor, lowest: int, score_bits: int, unit: float, bits: int
 ) -> tuple[Tensor, float]:
     """(M,) codes of :class:`SortedRows`, and the largest multiple of the unit; inf where one is not whole or too large.

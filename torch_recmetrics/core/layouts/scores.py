@@ -56,7 +56,7 @@ def rank_scores(
     top = topk_scores(scores, min(depth + 1, n_items))  # one more than is kept, to see whether a tie crosses the cutoff
     if n_items:
         check.defer_nan(checks, top.values[:, 0].isnan())
-    if ranks is None and not targets.width:
+    if ranks is None and not targets.width:  # nobody asks who ties with whom
         ranks = torch.zeros((scores.n_users, 0), dtype=torch.int32, device=scores.device), None
     if ranks is None:
         count = partial(_count_kth, scores, top, depth) if needs.rules - {"stable"} else None
@@ -68,7 +68,8 @@ def rank_scores(
     place = None
     if needs.ordered:
         place = ranks[0] if ranks[1] is None else places_in(item_ids, columns, ranks[0])
-    asked = needs.depth is None or needs.items or needs.lists
+    if lengths is None and (needs.depth is None or needs.items or needs.lists):
+        lengths = (item_ids >= 0).sum(1)
     return _ranking(
         targets,
         *ranks,
@@ -76,7 +77,7 @@ def rank_scores(
         n_items,
         place=place,
         whole=needs.full_list,
-        lengths=lengths if needs.full_list else (item_ids >= 0).sum(1) if asked else None,
+        lengths=lengths,
         best_tied=tied(top.values).cumprod(1).sum(1) + 1 if needs.lists else None,
         item_ids=item_ids,
     )
@@ -101,7 +102,7 @@ def _ranking(
         depth,
         None if depth == n_items else depth,
         binary=targets.binary,
-        can_join=targets.ids is not None and not whole,
+        can_join=targets.ids is not None and not whole,  # a dense target elsewhere is as wide as the catalogue
         whole=whole,
         **more,
     )

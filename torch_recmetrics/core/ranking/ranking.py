@@ -76,18 +76,17 @@ class Ranking:
     """Ranked lists of B users, cut at D ranks: where their relevant items stand, at most T for each.
 
     Made by :func:`torch_recmetrics.rank`, or by the update of a metric; take it to the ``update`` of any ranking
-    metric. All fields live on the device of the scores; floats are float64 (float32 on a device without float64).
+    metric. All fields live on the device of the scores. The relevance keeps the dtype that it came in; all other floats
+    are float64 (float32 on a device without float64).
     """
 
     target_relevance: Tensor  # (B, T) of every relevant item, in the list or not; 0 for padding
     above: Tensor  # (B, T) int32: items with a higher score, as far as D sees; FAR where it is not in the list
     equal: Tensor | None  # (B, T) int32: items with the same score, itself included; None where none has an equal
     n_relevant: Tensor  # (B,) int64: R, retrieved or not
-    width: int  # D
-    depth: int | None  # the same; None where nothing was cut
-    place: Tensor | None = (
-        None  # (B, T) int32: items before it, equal scores in the order of the input; None: not known
-    )
+    width: int  # D, the ranks that are kept
+    depth: int | None  # D where the lists were cut there; None where they are whole
+    place: Tensor | None = None  # (B, T) int32: items before it in the order of the input; None where it is not known
     whole: bool = False  # the ranks are those in the whole lists, however many were kept
     lengths: Tensor | None = None  # (B,) int64: items in the list, as far as D sees; None where nobody asks
     best_tied: Tensor | None = None  # (B,) int64: items with the best score, as far as D + 1 sees; None if not asked
@@ -224,7 +223,7 @@ class Ranking:
         missing = (getattr(self, name) is None for name in (*OF_ITEMS, *OF_USERS) if name != "equal")
         return self.above.device, shape, lists, *missing
 
-    def numbers(self) -> int:
+    def numbers_per_user(self) -> int:
         """How many numbers of each user an evaluation works on at once, outside of compiled loops."""
         looped = self.equal is None and self.binary and self.item_ids is None and usable(self.above)
         return 0 if looped else max(self.width, self.above.shape[1])
@@ -511,7 +510,7 @@ class RankingStats:
         return torch.minimum(self._table(cutoffs, float("inf")).T, self.n_relevant.T).T
 
     def _table(self, cutoffs: Cutoffs, uncut: float) -> Tensor:
-        """(1, cutoffs)."""
+        """(1, cutoffs) each K, `uncut` for None."""
         numbers = tuple(uncut if k is None else float(k) for k in cutoffs)
         return constants(numbers, self.n_relevant.dtype, self.n_relevant.device).unsqueeze(0)
 

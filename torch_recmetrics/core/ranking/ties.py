@@ -193,7 +193,7 @@ class CumulativeStats:
 
     Args:
         items: (B, T) relevance of the relevant items, 0 for padding.
-        above: (B, T) int32: how many items stand above each of them.
+        above: (B, T) int32: the rank of each, from 0; D or more where it is not in the list.
         depth: D.
         by_rank: gives (B, D) relevance, for those who read more than hits.
         binary: the relevance is the hit.
@@ -375,7 +375,7 @@ class ExpectedStats(CumulativeStats):
         return self._members[1]
 
     def _of_hits(self, which: int, places: Places) -> None:
-        """Not of these hits."""
+        """None: expected hits have loops of their own."""
 
     def _first_hits(self, places: tuple[int, ...]) -> list[Tensor]:
         """:meth:`p_no_hit` and :meth:`reciprocal`."""

@@ -18,7 +18,7 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
 def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tensor, Tensor | None] | None:
-    """Where each of (B, T) columns, or -1, stands, as far as it is among the first D, without the best scores.
+    """The rank of each of (B, T) columns, or -1, among the first D, without a top-k.
 
     (B, T) int32 how many scores are higher (D: D and more, FAR: it is hidden), and how many are equal, its own
     included; None where no two are. None where a top-k is needed: without compiled loops for more than one item of a
