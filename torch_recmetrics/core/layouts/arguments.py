@@ -529,7 +529,6 @@ def relevance_of_ids(ids: Tensor, graded: Tensor | None, checks: ValueChecks, n_
     if graded is not None:
         graded = graded.masked_fill(ids < 0, 0)  # what stands beside padding is not read
         check.defer_relevance(checks, "target_relevance", graded)
-        graded = graded.to(torch.uint8) if graded.dtype == torch.bool else graded
     in_range = defer_item_ids(checks, "target_ids", ids, below=n_items)
     return Relevance(ids if in_range else kept_inside(ids, n_items), graded)
 

@@ -15,7 +15,7 @@ from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.layouts.candidates import Candidates
 from torch_recmetrics.core.layouts.relevance import Relevance, columns_of
-from torch_recmetrics.core.layouts.scores import places_in, tied
+from torch_recmetrics.core.layouts.scores import places_in, ranking_of, tied
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.scores.matrix import HIDDEN
@@ -52,13 +52,12 @@ def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequir
         above, equal = ranks_in_list(values, scored.scores, depth, count, waits=True)
         place = above if equal is None else places_in(item_ids, scored.columns, above)
         lengths = (item_ids >= 0).sum(1)
-    return Ranking(
-        targets.values,
+    return ranking_of(
+        targets,
         above,
         equal,
-        targets.n_relevant(),
         depth,
-        None if depth == n_items else depth,
+        n_items,
         place=place,
         whole=whole,
         lengths=lengths,

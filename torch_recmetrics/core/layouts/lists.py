@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels.score_rows import FAR
 from torch_recmetrics.core.layouts.relevance import Relevance, columns_of
+from torch_recmetrics.core.layouts.scores import ranking_of
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors.devices import is_sync_free
@@ -35,18 +36,15 @@ def rank_lists(item_ids: Tensor, targets: Relevance, needs: RankingRequirements,
     place = columns_of(ids, targets.item_ids, missing=FAR).to(torch.int32)
     listed = ids[:, :depth].clone()
     asked = depth == width or needs.items or needs.lists
-    return Ranking(
-        targets.values,
+    return ranking_of(
+        targets,
         place,
         None,
-        targets.n_relevant(),
         depth,
-        None if depth == width else depth,
+        width,
         place=place,
         lengths=(listed >= 0).sum(1) if asked else None,
         best_tied=torch.ones_like(listed[:, :1]).sum(1) if needs.lists else None,
         item_ids=listed,
-        binary=targets.binary,
         finished=True,
-        can_join=True,
     )

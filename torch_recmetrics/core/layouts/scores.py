@@ -52,7 +52,7 @@ def rank_scores(
     elif not sorts and columns is not None and depth < n_items:
         ranks = ranks_within(scores, columns, depth)
     if ranks is not None and not sorts:
-        return _ranking(targets, *ranks, depth, n_items, lengths=lengths, whole=needs.full_list)
+        return ranking_of(targets, *ranks, depth, n_items, lengths=lengths, whole=needs.full_list)
     top = topk_scores(scores, min(depth + 1, n_items))  # one more than is kept, to see whether a tie crosses the cutoff
     if n_items:
         check.defer_nan(checks, top.values[:, 0].isnan())
@@ -62,7 +62,7 @@ def rank_scores(
         count = partial(_count_kth, scores, top, depth) if needs.rules - {"stable"} else None
         ranks = ranks_in_list(top.values, scores.all_or(columns), depth, count, waits=scores.is_sync_free)
     if not sorts:
-        return _ranking(targets, *ranks, depth, n_items)
+        return ranking_of(targets, *ranks, depth, n_items)
     item_ids = _ordered(scores, top, depth) if needs.ordered else top.ids[:, :depth]
     item_ids = torch.where(top.values[:, :depth] > HIDDEN, item_ids, -1)
     place = None
@@ -70,7 +70,7 @@ def rank_scores(
         place = ranks[0] if ranks[1] is None else places_in(item_ids, columns, ranks[0])
     if lengths is None and (needs.depth is None or needs.items or needs.lists):
         lengths = (item_ids >= 0).sum(1)
-    return _ranking(
+    return ranking_of(
         targets,
         *ranks,
         depth,
@@ -83,7 +83,7 @@ def rank_scores(
     )
 
 
-def _ranking(
+def ranking_of(
     targets: Relevance,
     above: Tensor,
     equal: Tensor | None,
