@@ -116,6 +116,13 @@ def test_a_comparison_says_how_much_lists_agree() -> None:
     assert alone.agreement is None and "overlap" not in str(alone)
 
 
+def test_a_comparison_says_that_lists_are_too_short_to_agree() -> None:
+    same = [[user, user + 1, user + 2] for user in range(60)]
+    said = str(compare({"old": run(same), "new": run(same)}, "old"))
+    assert "overlap@10  0.3000" in said
+    assert said.endswith("two equal lists have less than 1; give longer lists, or overlap@3")
+
+
 @pytest.mark.parametrize(
     ("systems", "metrics", "words"),
     [

@@ -39,6 +39,16 @@ NAN = float("nan")
 N = 60
 
 
+@pytest.mark.parametrize("test", ["mcnemar", "wilcoxon", "t"])
+def test_what_the_interval_and_the_sign_say_is_told(test: Any) -> None:
+    hits = UserValues(list(range(8)), {"hit_rate@10": [0.0, 1.0] * 4, "mean_rank@5": [1.0, 2.0] * 4})
+    more = UserValues(list(range(8)), {"hit_rate@10": [1.0, 1.0] * 4, "mean_rank@5": [1.0, 0.0] * 4})
+    names = ("hit_rate@10",) if test == "mcnemar" else None
+    notes = compare({"old": hits, "new": more}, "old", names, test=test).notes
+    assert any("by Student's t" in note and test in note for note in notes) == (test != "t")
+    assert any(note.startswith("less is better of mean_rank@5: ") for note in notes) == (test != "mcnemar")
+
+
 def runs(n: int = N, weights: bool = False, **options: Any) -> dict[str, UserValues]:
     """A baseline, one that is better, one that is alike; two metrics."""
     rng = np.random.default_rng(0)

@@ -104,7 +104,14 @@ def test_lower_is_better() -> None:
     gate = Gate(better="a", lower_is_better="a")
     assert gate.decide(up, down).outcome == "rejected"
     assert gate.decide(down, up).outcome == "promoted"
-    assert gate.decide(down, up).rules[0].relative_difference > 0
+    (rule,) = gate.decide(down, up).rules
+    assert rule.relative_difference > 0 and str(rule).startswith("a (less is better): ")
+
+
+def test_a_bound_from_below_is_refused_where_less_is_better() -> None:
+    users = run({"mean_rank@10": [5.0, 6.0, 7.0]}, definitions={"mean_rank@10": MeanRank(10).definition()})
+    with pytest.raises(ValueError, match=r"`not_less` must not name mean_rank@10: less of MeanRank .*not_worse"):
+        Gate(not_less={"mean_rank@10": 5}).decide(users, users)
 
 
 def test_what_is_better_is_known_of_metrics_of_the_package() -> None:
@@ -191,7 +198,7 @@ def test_nothing_to_see() -> None:
     zeros = run({"a": [0.0] * 5})
     rule = Gate(not_worse={"a": 0.5}).decide(zeros, zeros).rules[0]
     assert rule.outcome == "undecided" and math.isnan(rule.relative_difference)
-    assert "0.0000 -> 0.0000, - [-inf %, inf %]" in str(rule)
+    assert "0.0000 -> 0.0000, - (no interval in %, the incumbent's mean may be 0)" in str(rule)
     assert Gate(better="a").decide(run({"a": [0.1, 0.2, 0.3, 0.1, 0.2]}), zeros).outcome == "promoted"
 
 

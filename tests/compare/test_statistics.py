@@ -431,6 +431,7 @@ def test_a_test_has_one_side_or_two() -> None:
         (3, None, "one row of two or more"),
         ([3, -7], None, "`observed` must be counts >= 0"),
         ([3, NAN], None, "`observed` must be counts >= 0"),
+        ([[0.013, 0.987], [0.01, 0.99]], None, "`observed` must be whole numbers"),
         ([0, 0], None, r"`observed` must have a count above 0, got \[0.0, 0.0\]"),
         ([0, 0], [1, 1], "`observed` must have a count above 0"),
         ([3, 7], [5, 5, 5], "`expected` must be 2 counts above 0"),

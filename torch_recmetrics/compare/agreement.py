@@ -47,10 +47,17 @@ class Agreement:
         rows: an :class:`AgreementRow` for each pair of runs and each metric.
         users: pair of names -> the values of their users, :class:`UserValues`.
         level: of the intervals.
+        notes: sentences about what the rows cannot show.
     """
 
-    def __init__(self, rows: Sequence[AgreementRow], users: Mapping[tuple[str, str], UserValues], level: float) -> None:
-        self.rows, self.users, self.level = list(rows), dict(users), level
+    def __init__(
+        self,
+        rows: Sequence[AgreementRow],
+        users: Mapping[tuple[str, str], UserValues],
+        level: float,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.rows, self.users, self.level, self.notes = list(rows), dict(users), level, list(notes)
 
     def __iter__(self) -> Iterator[AgreementRow]:
         return iter(self.rows)
@@ -67,7 +74,7 @@ class Agreement:
         for row in self.rows:
             both, interval = f"{row.system}, {row.other}", values.interval(row.low, row.high)
             lines.append((both, row.metric, values.text(row.value), interval, f"{row.n:,}"))
-        return "\n".join(aligned(lines, names=2))
+        return "\n".join([*aligned(lines, names=2), *self.notes])
 
     def to_records(self) -> list[dict[str, Any]]:
         """A dict for each row: its attributes, and `level`."""
@@ -127,18 +134,19 @@ def agreement(
         raise ValueError(f"`metrics` must be of {', '.join(STEMS)}, with @K or without, got {unknown[0]!r}")
     longest = max((len(items) for run in runs.values() for items in run.lists), default=0)
     beyond = [name for name, own in made.items() if isinstance(own, Overlap) and 0 < longest < (own.top_k or 0)]
-    if beyond and metrics is not SHOWN:  # a comparison shows those unasked
-        warnings.warn(
-            f"the cutoff of {beyond[0]} is beyond the lists, the longest of which is {longest} long: places that hold "
-            f"nothing count as changed, and two equal lists have less than 1; give longer lists, or overlap@{longest}",
-            stacklevel=check.callers_level(),
-        )
+    notes = [
+        f"the cutoff of {name} is beyond the lists, the longest of which is {longest} long: places that hold nothing "
+        f"count as changed, and two equal lists have less than 1; give longer lists, or overlap@{longest}"
+        for name in beyond
+    ]
+    if notes and metrics is not SHOWN:  # a comparison shows those unasked, and its notes
+        warnings.warn(notes[0], stacklevel=check.callers_level())
     rows, of_users = [], {}
     for one, other in combinations(runs, 2):
         found, users = agreement_of(one, other, runs[one], runs[other], made, level, on_missing)
         rows += found
         of_users[one, other] = users
-    return Agreement(rows, of_users, level)
+    return Agreement(rows, of_users, level, notes)
 
 
 def agreement_of(

@@ -22,6 +22,7 @@ from torch_recmetrics.compare.pairing import (
     columns_of_both,
     counted_in_both,
     metric_names,
+    metrics_of,
     names_of,
     other_truths,
     read_run,
@@ -343,7 +344,7 @@ def compare(
         level=level,
         num_draws=num_draws,
         seed=seed,
-        notes=notes_of(rows, users, runs),
+        notes=notes_of(rows, users, runs, test),
         agreement=agreement(listed, level=level, on_missing=on_missing) if len(listed) > 1 else None,
     )
 
@@ -460,9 +461,14 @@ def unpaired_row(
     )
 
 
-def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Mapping[str, Run]) -> list[str]:
+def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Mapping[str, Run], test: str) -> list[str]:
     """What a reader of the table must know beside it."""
-    notes = []
+    kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
+    metrics, notes = dict.fromkeys(row.metric for row in rows), []
+    if test in ("wilcoxon", "mcnemar") and any(row.paired for row in rows):
+        notes.append(f"p is that of {test}; the intervals are of the mean difference, by Student's t")
+    if less := [m for m in metrics if any(kind.higher_is_better is False for kind in metrics_of(m, kept.values()))]:
+        notes.append(f"less is better of {', '.join(less)}: there a negative difference is a gain, and so are losses")
     if users is not None and any(users.left_out.values()):
         left_out = ", ".join(f"{count:,} of {name}" for name, count in users.left_out.items() if count)
         notes.append(f"{len(users.sample_ids):,} users are in all systems; left out: {left_out}")
@@ -473,8 +479,8 @@ def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Map
     ]
     if not all(row.paired for row in rows):
         notes.append("unpaired: from means and standard errors, as of unrelated users, by the normal distribution")
-    truths = other_truths({name: run for name, run in runs.items() if isinstance(run, UserValues)})
+    truths = other_truths(kept)
     notes += [f"a difference may be one of the truths, which are {truths}"] if truths else []
-    if logged := [name for name, run in runs.items() if not isinstance(run, UserValues)]:
+    if logged := [name for name in runs if name not in kept]:
         notes.append(f"definitions, candidates and users of {', '.join(logged)} are not known")
     return notes

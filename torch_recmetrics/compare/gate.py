@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -17,13 +16,13 @@ from torch_recmetrics.compare.pairing import (
     OnMissing,
     Run,
     metric_names,
+    metrics_of,
     names_of,
     read_run,
     refuse_other_than_means,
     users_of_runs,
 )
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.texts import Column, count_text, json_text
 from torch_recmetrics.users.user_values import UserValues, current_versions
@@ -31,8 +30,6 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
 Outcome = Literal["promoted", "rejected", "undecided"]
-# A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
-NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,7 @@ class RuleVerdict:
             correction for few users turns the sign of the statistic around.
         paired: False where the metric has no values of users.
         undefined: users who have a value in one of the two only, and so do not count.
+        lower_is_better: whether less of the metric is better.
     """
 
     metric: str
@@ -73,6 +71,7 @@ class RuleVerdict:
     users_needed: float | None
     paired: bool
     undefined: int
+    lower_is_better: bool = False
 
     def __str__(self) -> str:
         not_worse = f"not worse by {100 * self.margin:g} %"
@@ -82,7 +81,13 @@ class RuleVerdict:
         values = f"{means.text(self.incumbent)} -> {means.text(self.candidate)}"
         if self.rule == "not_less":
             values = f"{means.text(self.candidate)} by a bound of {self.incumbent:g}"
-        parts = [f"{self.metric}: {values}, {gain} [{low}, {high}], {wanted}: {self.outcome}"]
+        interval = (
+            f" [{low}, {high}]"
+            if math.isfinite(self.low + self.high)
+            else " (no interval in %, the incumbent's mean may be 0)"
+        )
+        name = f"{self.metric} (less is better)" if self.lower_is_better else self.metric
+        parts = [f"{name}: {values}, {gain}{interval}, {wanted}: {self.outcome}"]
         if self.outcome == "undecided":
             parts += [self._more_users()]
         about = [f"{self.n:,} users"] if self.n is not None else []
@@ -221,12 +226,16 @@ class Gate:
     def _refuse_other_direction(self, runs: Collection[UserValues], names: Iterable[str]) -> None:
         """ValueError where less of a metric is better and the rule wants more, or the other way round."""
         for name in names:
-            definitions = [run.definitions[name] for run in runs if name in run]
-            for kind in filter(None, map(metric_of, definitions or [name])):
+            doubt = "" if any(name in run for run in runs) else "; give it another name where it is another metric"
+            for kind in metrics_of(name, runs):
                 higher = kind.higher_is_better
-                if higher is not None and higher == (name in self.lower_is_better):
+                if name in self.not_less and higher is False:
+                    raise ValueError(
+                        f"`not_less` must not name {name}: less of {kind.__name__} is better, and it is a bound from "
+                        f"below; take `not_worse` with `lower_is_better`{doubt}"
+                    )
+                if name not in self.not_less and higher is not None and higher == (name in self.lower_is_better):
                     must, of = ("must not", "more") if higher else ("must", "less")
-                    doubt = "" if definitions else "; give it another name where it is another metric"
                     raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind.__name__} is better{doubt}")
 
     def decide(self, candidate: Any, incumbent: Any, *, on_missing: OnMissing = "error") -> Verdict:
@@ -255,7 +264,7 @@ class Gate:
             refuse_missing(name, run, both)
         refuse_missing("candidate", runs["candidate"], [name for name in self.not_less if name not in agreeing])
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
-        self._refuse_other_direction(kept.values(), both)
+        self._refuse_other_direction(kept.values(), margins)
         for run in kept.values():
             refuse_other_than_means("`candidate` and `incumbent`", run, margins)
         users = users_of_runs("`candidate` and `incumbent`", kept, list(both), on_missing)
@@ -272,7 +281,9 @@ class Gate:
         tails_failed = holm_tails([own.below(t[metric]) for metric, own in contrasts.items()], tail)
         rule_of = {metric: rule for rule in RULES for metric in getattr(self, rule)}
         rules = [
-            rule_verdict(metric, rule_of[metric], margins[metric], own, t[metric], tails)
+            rule_verdict(
+                metric, rule_of[metric], margins[metric], own, t[metric], tails, metric in self.lower_is_better
+            )
             for (metric, own), tails in zip(contrasts.items(), zip(tails_held, tails_failed))
         ]
         outcomes = {rule.outcome for rule in rules}
@@ -308,14 +319,6 @@ def numbers_of(name: str, given: Any, example: str, rule: str, allowed: Callable
     return dict(given)
 
 
-def metric_of(text: str) -> type[Any] | None:
-    """The metric of the package that a definition, or a name in its place, is of."""
-    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
-    if found is None and (parts := NAME.fullmatch(text)):
-        found = METRICS.get(parts["stem"])
-    return found
-
-
 def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
     """ValueError where a run lacks a metric that has a rule; it says how to get it."""
     held = names_of(run)
@@ -329,7 +332,13 @@ def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
 
 
 def rule_verdict(
-    metric: str, rule: str, margin: float, own: Contrast, t: float, tails: tuple[float, float]
+    metric: str,
+    rule: str,
+    margin: float,
+    own: Contrast,
+    t: float,
+    tails: tuple[float, float],
+    lower_is_better: bool,
 ) -> RuleVerdict:
     """The outcome of one rule, by what Holm's correction left to it on each side."""
     p_held, p_failed = own.below(-t), own.below(t)
@@ -358,4 +367,5 @@ def rule_verdict(
         users_needed=needed,
         paired=own.users is not None,
         undefined=own.undefined,
+        lower_is_better=lower_is_better,
     )

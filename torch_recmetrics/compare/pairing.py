@@ -21,6 +21,8 @@ from torch_recmetrics.users.user_values import NUMBERING, UserValues, checked_su
 OnMissing = Literal["error", "intersect"]
 Run = UserValues | dict[str, tuple[float, float]]  # values of users, or logged means with their standard errors
 SHOWN_IDS = 5
+# A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
+NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 LONG_DIGEST = re.compile(r"(?<=:[0-9a-f]{12})[0-9a-f]+")
 
 
@@ -110,6 +112,20 @@ def users_of_runs(
                 refuse_summaries(argument, runs, metrics)
         warn_of_other_truths(argument, runs)
     return users
+
+
+def metric_of(text: str) -> type[Any] | None:
+    """The metric of the package that a definition, or a name in its place, is of."""
+    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
+    if found is None and (parts := NAME.fullmatch(text)):
+        found = METRICS.get(parts["stem"])
+    return found
+
+
+def metrics_of(name: str, runs: Iterable[UserValues]) -> list[type[Any]]:
+    """The metrics of the package that a name is of: by the definitions of the runs that have it, else by itself."""
+    definitions = [run.definitions[name] for run in runs if name in run]
+    return [found for text in definitions or [name] if (found := metric_of(text)) is not None]
 
 
 def refuse_other_than_means(argument: str, run: UserValues, metrics: Iterable[str]) -> None:

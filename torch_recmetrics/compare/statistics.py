@@ -349,7 +349,7 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
         ``(statistic, p, degrees_of_freedom)``.
 
     Raises:
-        ValueError: for fewer than two cells, counts that are negative, not finite or all 0, expected counts that are 0,
+        ValueError: for fewer than two cells, counts that are negative, no whole numbers or all 0, expected ones of 0,
             that have another sum or that are given for a table.
 
     >>> statistic, p, degrees_of_freedom = chi_square([3, 7])  # of 10 flips of a coin
@@ -360,6 +360,11 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
     """
     check.check_flag("correction", correction)
     cells = counts("observed", observed)
+    if (cells % 1).any():
+        raise ValueError(
+            f"`observed` must be whole numbers, got {cells.tolist()}: rates say nothing of how many there were, give "
+            "the clicks and the impressions without one"
+        )
     if cells.ndim not in (1, 2) or min(cells.shape) < (1 if cells.ndim == 1 else 2) or cells.size < 2:
         raise ValueError(
             f"`observed` must be one row of two or more counts, or a table of 2 x 2 or more, got {cells.shape}"
