@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
@@ -134,7 +134,7 @@ class ItemCounts(ListCounter, KeptRows):
         super()._sync_dist(*args, **kwargs)
 
     def exchange(self, process_group: Any) -> None:
-        has_named = bool(sum_alike([self.exchanged], self.numbers(sum(self.named())), process_group))
-        total = self._total(process_group, everywhere=has_named)
+        (n_named,) = self.agreed(group=process_group)
+        total = self._total(process_group, everywhere=n_named > 0)
         self.set_state("counts", sum_over_processes(total, process_group))
         self.keep_only()

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import first_everywhere
+from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_alike
 from torch_recmetrics.core.tensors.checks import callers_level
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.segments import first_of_each
 
 VIEWS = ("labels", "weights", "groups", "indexes", "sample_ids")  # perhaps of what the caller may write to later
@@ -29,6 +30,7 @@ class KeptRows:
     state: Any
     set_state: Any
     empty_row: Any
+    exchanged: Any  # what the ranks compare before they exchange states
 
     def keep(self, rows: Any = None, **columns: Tensor | None) -> None:
         """Remember rows: a column for each list, given here or an attribute of the rows."""
@@ -72,6 +74,13 @@ class KeptRows:
                 piece = self.selected(piece, of_ids.repeat_interleave(n_rows // of_ids.shape[0]))
             if piece[self.stems[0]].shape[0]:
                 yield piece
+
+    def agreed(self, *numbers: float, group: Any) -> list[float]:
+        """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
+        here = [any(self.named()), *numbers]
+        vector = torch.tensor(here, dtype=accumulator_dtype(self.device), device=self.device)
+        summed: list[float] = sum_alike([self.exchanged], vector, group).tolist()
+        return summed
 
     def selected(self, piece: dict[str, Tensor], counted: Tensor) -> dict[str, Tensor]:
         """Those rows of a piece that count, (R,) bool, without their sample ids."""

@@ -60,7 +60,7 @@ class CountTable(SlotTable):
     def total(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Tensor:
         """(P, 2) int64: pairs of slot and item, packed into one ascending number, and how many lists hold each."""
         stride = self.n_items + 2
-        found = [] if everywhere else list(self.state("pairs"))
+        found = list(self.state("pairs"))
         for piece in self.counted_pieces(group, everywhere=everywhere, named=named):
             rows, slots = piece["entries"].unbind(1)
             lists = piece["lists"].to(torch.int64)[rows]
@@ -77,10 +77,9 @@ class CountTable(SlotTable):
         if self.drawn:
             self.gather(process_group)
             return
-        parts = [self.total(named=False)]
-        if self.agreed(group=process_group)[0]:
-            parts.append(self.total(process_group, everywhere=True, named=True))
-        self.set_state("pairs", [merged(torch.cat(gather_rows(merged(torch.cat(parts)), process_group)))])
+        (n_named,) = self.agreed(group=process_group)
+        pairs = self.total(process_group, everywhere=n_named > 0)
+        self.set_state("pairs", [merged(torch.cat(gather_rows(pairs, process_group)))])
         self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:

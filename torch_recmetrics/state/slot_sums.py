@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch import Tensor
 from torch_recmetrics.core.distributed.collectives import (
     gather_rows,
     send_rows,
-    sum_alike,
     sum_over_processes,
 )
 from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows, read_lists, unpack
@@ -170,14 +168,9 @@ class SumTable(SlotTable):
             self.gather(process_group)
             self.sums = self.sums_everywhere(process_group)
             return
-        sums = self.total(named=False)
-        vector = torch.cat([self.holder.numbers(any(self.named())), addable(sums).flatten()])
-        summed = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, process_group)
-        total = from_added(summed[1:].view(*sums.shape[:-1], ADDABLE))
-        if bool(summed[0]):
-            named = addable(self.summed(*self.rows(process_group, everywhere=True, named=True)))
-            total = added(total, from_added(sum_over_processes(named, process_group)))
-        self.sums = total
+        (n_named,) = self.agreed(group=process_group)
+        here = self.added(self.sums, self.summed(*self.rows(process_group, everywhere=n_named > 0)))
+        self.sums = from_added(sum_over_processes(addable(here), process_group))
         self.keep_only()
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
@@ -289,10 +282,12 @@ class MeanTable(SumTable):
     def spreads(self) -> dict[str, Spread]:
         total = self.total()
         found: list[Spread] = []
-        of_slots: Iterable[Any] = self._values_of_slots() if self.keeps_rows else itertools.repeat(None)
-        members = self.members.values()
-        for member, sums, of_users in zip(members, torch.split(total, self.sizes, 1), of_slots, strict=False):
-            values = of_users if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
+        of_users = self.replicates() if self.keeps_rows else {}
+        for (name, member), sums in zip(self.members.items(), torch.split(total, self.sizes, 1), strict=True):
+            values = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
+            if member.keeps_values:
+                of_results = [of_users[result] for result in self.holder.result_names(name, member)]
+                values = torch.stack([torch.cat([one.values for one in slots]) for slots in of_results], 1)
             if member.has_interval:
                 of_each = (values, standard_error(sums), sums[..., COUNT], sums)
                 found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=True))
@@ -301,15 +296,6 @@ class MeanTable(SumTable):
                     own = values[:, place]
                     found.append(Spread(own, torch.full_like(own, float("nan")), sums[:, place, COUNT]))
         return dict(zip(self.results, found, strict=True))
-
-    def _values_of_slots(self) -> list[Tensor]:
-        """For each member (S + 1, C), what the values of the users of a slot come to."""
-        slots = list[list[Tensor]]()
-        for _, numerators, denominators in self.units_by_slot():
-            parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
-            each = zip(self.members.values(), *parts, strict=True)
-            slots.append([value_of_users(metric, own, of_users, of_users[:, 0]) for metric, own, of_users in each])
-        return [torch.stack(of_member) for of_member in zip(*slots, strict=True)]
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
         numerators, denominators = sums.chunk(2, -1)
@@ -328,8 +314,9 @@ class MeanTable(SumTable):
         slots = [self._of_values(*units) for units in self.units_by_slot()]
         return {name: list(of_each) for name, of_each in zip(self.results, zip(*slots, strict=True), strict=True)}
 
-    def _of_values(self, keys: Tensor, numbers: Tensor) -> list[Resamples]:
-        """Of each value, the replicates of users."""
+    def _of_values(self, keys: Tensor, *columns: Tensor) -> list[Resamples]:
+        """Of each value, the replicates of users; where none are drawn, there is that of all of them alone."""
+        numbers = torch.cat(columns, 1)
         numerators, denominators = numbers.chunk(2, 1)
         found: list[Tensor] = []
         drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(keys, first, last).unbind(1))

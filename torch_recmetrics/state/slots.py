@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_columns, sum_alike
+from torch_recmetrics.core.distributed.collectives import gather_columns
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
@@ -135,6 +135,11 @@ class SlotTable(KeptRows):
         self.holder.set_state(stem + self.suffix, value)
 
     @property
+    def exchanged(self) -> str:
+        """What the ranks compare before they exchange states."""
+        return f"{self.holder.exchanged} {self.suffix}"
+
+    @property
     def device(self) -> torch.device:
         return self.holder.device
 
@@ -216,12 +221,6 @@ class SlotTable(KeptRows):
         units = keys[order], *(column[rows[order]] for column in columns)
         sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
         yield from zip(*(torch.split(column, sizes) for column in units), strict=True)
-
-    def agreed(self, *numbers: float, group: Any) -> list[float]:
-        """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
-        vector = self.holder.numbers(any(self.named()), *numbers)
-        summed: list[float] = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, group).tolist()
-        return summed
 
     def gather(self, group: Any) -> None:
         """Let every rank have the rows of all that wait and count; which had an id does not matter any more."""
