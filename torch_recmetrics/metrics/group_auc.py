@@ -13,12 +13,12 @@ from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_o
 from torch_recmetrics.core.distributed.collectives import (
     gather_rows,
     send_rows,
-    sum_over_processes,
 )
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
-from torch_recmetrics.core.tensors.moments import addable, from_added, moments
+from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread, spread_of
+from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
@@ -143,14 +143,13 @@ class GroupAUC(RowMetric):
         weighted = any(part.shape[0] for part in self.state("weights"))
         wide = any(keys.dtype == torch.int64 for keys in self.state("keys"))
         n_named, n_weighted, n_wide = self.agreed(weighted, wide, group=process_group)
-        pieces = list(self.counted_pieces(process_group, everywhere=n_named > 0))
+        pieces = list(self.counted_pieces(Ranks(n_named > 0, process_group)))
         groups, rows = self._joined(pieces, weighted=n_weighted > 0, wide=n_wide > 0)
         if not self.groups_local:
             groups, rows = rows_of_own_groups(groups, rows, process_group)
         table = self.table_of(groups, rows)
         if self.asked == "verdict":
-            summed = sum_over_processes(addable(sums_of(table)), process_group)
-            self.set_state("verdict", [from_added(summed)])
+            self.set_state("verdict", [Ranks(True, process_group).moments(sums_of(table))])
         else:
             packed = torch.stack([table[0], *map(float_bits, table[1:])], 1)
             self.set_state("table", [torch.cat(gather_rows(packed, process_group))])

@@ -13,7 +13,7 @@ from torch_recmetrics.core.distributed.collectives import sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.kept_rows import KeptRows
+from torch_recmetrics.state.kept_rows import HERE, KeptRows, Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import ListCounter
@@ -121,9 +121,9 @@ class ItemCounts(ListCounter, KeptRows):
         counts = self._total()
         return self.value(counts[:-1], counts[-1])
 
-    def _total(self, group: Any = None, *, everywhere: bool = False) -> Tensor:
-        """The counts of all lists here; one with a sample id counts once, here or in all ranks of the group."""
-        named = [piece["named_lists"] for piece in self.counted_pieces(group, everywhere=everywhere)]
+    def _total(self, ranks: Ranks = HERE) -> Tensor:
+        """The counts of all lists here; one with a sample id counts once, here or in all ranks."""
+        named = [piece["named_lists"] for piece in self.counted_pieces(ranks)]
         batches = [*self.state("lists"), *named]
         total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
@@ -135,6 +135,6 @@ class ItemCounts(ListCounter, KeptRows):
 
     def exchange(self, process_group: Any) -> None:
         (n_named,) = self.agreed(group=process_group)
-        total = self._total(process_group, everywhere=n_named > 0)
+        total = self._total(Ranks(n_named > 0, process_group))
         self.set_state("counts", sum_over_processes(total, process_group))
         self.keep_only()

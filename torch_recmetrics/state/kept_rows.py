@@ -4,17 +4,69 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import first_everywhere, sum_alike
+from torch_recmetrics.core.distributed.collectives import (
+    check_ready,
+    first_everywhere,
+    gather_rows,
+    send_rows,
+    sum_alike,
+    sum_over_processes,
+)
 from torch_recmetrics.core.tensors.checks import callers_level
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.moments import addable, from_added
 from torch_recmetrics.core.tensors.segments import first_of_each
 
 VIEWS = ("labels", "weights", "groups", "indexes", "sample_ids")  # perhaps of what the caller may write to later
+
+
+class Ranks(NamedTuple):
+    """The ranks that count rows together, all of which call the same; or this one alone."""
+
+    several: bool = False
+    group: Any = None
+
+    @classmethod
+    def of(cls, metrics: Sequence[Any]) -> Ranks:
+        """Those that the metrics exchange with.
+
+        Raises:
+            ValueError: for metrics that exchange with others than each other.
+        """
+        several = {metric.exchanges for metric in metrics}
+        groups = {id(metric.process_group): metric.process_group for metric in metrics}
+        if len(several) > 1 or len(groups) > 1:
+            raise ValueError("metrics whose users are asked for together must have the same `process_group`")
+        if any(metric.dist_sync_fn is not None for metric in metrics) and several == {True}:
+            raise ValueError("`dist_sync_fn` exchanges sums only: leave it out where values of users are kept")
+        ranks = cls(several.pop(), *groups.values())
+        if ranks.several:
+            check_ready(ranks.group)
+        return ranks
+
+    def first(self, ids: Tensor) -> Tensor:
+        """(n,) bool: True where no lower rank, and no earlier row here, has the same id."""
+        return first_everywhere(ids, self.group) if self.several else first_of_each(ids)
+
+    def joined(self, rows: Tensor) -> Tensor:
+        """The rows of all of them, in the order of the ranks."""
+        return torch.cat(gather_rows(rows, self.group)) if self.several else rows
+
+    def sent(self, rows: Tensor, ids: Tensor) -> Tensor:
+        """Those rows of all of them whose id this rank owns."""
+        return send_rows(rows, ids, self.group) if self.several else rows
+
+    def moments(self, sums: Tensor) -> Tensor:
+        """(..., 6) the sums of all of them together, see core/tensors/moments.py."""
+        return from_added(sum_over_processes(addable(sums), self.group)) if self.several else sums
+
+
+HERE = Ranks()
 
 
 class KeptRows:
@@ -54,20 +106,17 @@ class KeptRows:
         columns = [zip(self.stems, parts, strict=True) for parts in of_updates]
         return [{stem: part.to(self.device) for stem, part in one if part.shape[0]} for one in columns]
 
-    def counted_pieces(
-        self, group: Any = None, *, everywhere: bool = False, named: bool | None = None
-    ) -> Iterator[dict[str, Tensor]]:
+    def counted_pieces(self, ranks: Ranks = HERE, *, named: bool | None = None) -> Iterator[dict[str, Tensor]]:
         """The pieces, without rows whose sample id came before.
 
         Args:
-            group: the ranks, which must all call it where `everywhere` is True: then a sample id counts once in all.
-            everywhere: see there.
+            ranks: among which a sample id counts once.
             named: True for the pieces with sample ids alone, False for the others alone.
         """
         pieces = [piece for piece in self.pieces() if piece and named in (None, "sample_ids" in piece)]
         none = torch.zeros(0, dtype=torch.int64, device=self.device)
         parts = [piece.get("sample_ids", none) for piece in pieces]
-        counted = counted_ids(torch.cat([none, *parts]), group, everywhere=everywhere)
+        counted = counted_ids(torch.cat([none, *parts]), ranks)
         for piece, of_ids in zip(pieces, torch.split(counted, [part.shape[0] for part in parts]), strict=True):
             if of_ids.shape[0]:
                 n_rows = piece[self.stems[0]].shape[0]
@@ -98,12 +147,9 @@ class KeptRows:
 MANY_REPEATED = 100
 
 
-def counted_ids(ids: Tensor, group: Any, *, everywhere: bool) -> Tensor:
-    """(M,) bool: whether a row with this id counts, which no row before has, here or on any rank of the group.
-
-    All ranks must call it where `everywhere` is True; a row then counts on the lowest rank that has it.
-    """
-    counted = first_everywhere(ids, group) if everywhere else first_of_each(ids)
+def counted_ids(ids: Tensor, ranks: Ranks) -> Tensor:
+    """(M,) bool: whether a row with this id counts: on the lowest rank that has it, and there where it came first."""
+    counted = ranks.first(ids)
     warn_of_many_repeated(counted)
     return counted
 

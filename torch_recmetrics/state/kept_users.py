@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics.core.distributed.collectives import (
-    check_ready,
-    gather_rows,
-    send_rows,
     sum_alike,
 )
 from torch_recmetrics.core.layouts.flat import joined_rows
 from torch_recmetrics.core.tensors.moments import COUNT
 from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.state.evaluator import flat_values
+from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
-from torch_recmetrics.state.sync import as_columns, sum_of_users, waiting_groups, waiting_rows
+from torch_recmetrics.state.sync import as_columns, evaluated, waiting_groups, waiting_rows
 from torch_recmetrics.users.user_values import UserValues
-
-
-class Ranks(NamedTuple):
-    """The ranks that hold users, or this one alone."""
-
-    several: bool
-    group: Any = None
-
-    @classmethod
-    def of(cls, metrics: Sequence[UserMeasure]) -> Ranks:
-        """Those that the metrics exchange with.
-
-        Raises:
-            ValueError: for metrics that exchange with others than each other.
-        """
-        several = {metric.exchanges for metric in metrics}
-        groups = {id(metric.process_group): metric.process_group for metric in metrics}
-        if len(several) > 1 or len(groups) > 1:
-            raise ValueError("metrics whose users are asked for together must have the same `process_group`")
-        if any(metric.dist_sync_fn is not None for metric in metrics) and several == {True}:
-            raise ValueError("`dist_sync_fn` exchanges sums only: leave it out where values of users are kept")
-        ranks = cls(several.pop(), *groups.values())
-        if ranks.several:
-            check_ready(ranks.group)
-        return ranks
-
-    def joined(self, rows: Tensor) -> Tensor:
-        """The rows of all ranks, in the order of the ranks."""
-        return torch.cat(gather_rows(rows, self.group)) if self.several else rows
 
 
 class KeptUsers(NamedTuple):
@@ -109,17 +78,8 @@ def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
 def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) -> KeptUsers:
     """The users of flat rows by their index; the rows of a user go to one rank, which evaluates that user."""
     packed = joined_rows(metrics[0].state("rows"), metrics[0].device, columns)
-    if not ranks.several:
-        return flat_users(metrics, packed)
-    packed = send_rows(packed, packed[:, 0], ranks.group)
-    found: list[KeptUsers] = []
-
-    def evaluate() -> Tensor:
-        found.append(flat_users(metrics, packed))
-        return found[0].weights[:0]
-
-    sum_of_users(evaluate, (0,), packed.device, ranks.group, "evaluate")
-    return found[0].everywhere(ranks)
+    packed = ranks.sent(packed, packed[:, 0])
+    return evaluated(lambda: flat_users(metrics, packed), ranks, packed.device, "evaluate").everywhere(ranks)
 
 
 def flat_users(metrics: Sequence[UserMeasure], packed: Tensor) -> KeptUsers:

@@ -20,10 +20,8 @@ from torch_recmetrics.core.tensors.moments import (
     DENOMINATOR,
     MOMENTS,
     NUMERATOR,
-    addable,
     added,
     combined,
-    from_added,
     moments,
     ratio,
     squares_about,
@@ -31,6 +29,7 @@ from torch_recmetrics.core.tensors.moments import (
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.state.intervals import Spread, error_of
+from torch_recmetrics.state.kept_rows import HERE, Ranks
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
@@ -142,10 +141,10 @@ class ClickSums(RowMetric):
         squares, n = squares_about(moments_of_classes, centres.movedim(0, -1)), moments_of_classes[..., COUNT].sum(-1)
         return Spread(self.value(sums), error_of(squares.sum(-1), n, denominator), n)
 
-    def _totals(self, group: Any = None, *, everywhere: bool = False) -> tuple[Tensor, Tensor]:
+    def _totals(self, ranks: Ranks = HERE) -> tuple[Tensor, Tensor]:
         """The sums of all rows, and for each class what tells their spread."""
         sums, spread = self.state("sums"), self.state("spread")
-        for piece in self.counted_pieces(group, everywhere=everywhere):
+        for piece in self.counted_pieces(ranks):
             rows = piece["sums_of_sample"]
             sums = sums + rows.sum(0)
             several = piece.get("spread_of_sample")  # of samples of one row their sums say it
@@ -158,9 +157,9 @@ class ClickSums(RowMetric):
 
     def exchange(self, process_group: Any) -> None:
         (n_named,) = self.agreed(group=process_group)
-        sums, spread = self._totals(process_group, everywhere=n_named > 0)
+        sums, spread = self._totals(Ranks(n_named > 0, process_group))
         self.set_state("sums", sum_over_processes(sums, process_group))
-        self.set_state("spread", from_added(sum_over_processes(addable(spread), process_group)))
+        self.set_state("spread", Ranks(True, process_group).moments(spread))
         self.keep_only()
 
 

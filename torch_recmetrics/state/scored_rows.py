@@ -18,6 +18,7 @@ from torch_recmetrics.core.auc.scored_labels import ScoredLabels, Tables, add_co
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
+from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
@@ -250,7 +251,7 @@ class ScoredRows(RowMetric):
 
     def scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
         """All that is held; a sample id counts once."""
-        parts = rows_of(self.counted_pieces(group, everywhere=everywhere))
+        parts = rows_of(self.counted_pieces(Ranks(everywhere, group)))
         return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
 
     @abstractmethod

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_rows
 from torch_recmetrics.core.tensors.poisson import seeded
 from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Jackknife, Spread
+from torch_recmetrics.state.kept_rows import HERE, Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.slots import COUNTED, SlotTable
 
@@ -34,15 +34,11 @@ class CountTable(SlotTable):
     def arrange(self) -> None:
         self.n_items, self.width = self.metric.list_shape
         self.columns = {"lists": RowsOf(torch.int32, (self.width,)) if self.drawn else RowsOf(columns=(0,))}
+        self.lists = {} if self.drawn else {"pairs": RowsOf(columns=(2,))}
 
     @classmethod
     def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003
         return metric.list_shape
-
-    def declare(self) -> None:
-        super().declare()
-        if not self.drawn:
-            self.add("pairs", RowsOf(columns=(2,)))
 
     def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:  # noqa: ARG002
         """Add the (U, <= K) lists of a prepared update, padded with -1."""
@@ -57,11 +53,11 @@ class CountTable(SlotTable):
             self.set_state("pairs", [self.total(named=False)])
             self.keep_only(self.named())
 
-    def total(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Tensor:
+    def total(self, ranks: Ranks = HERE, *, named: bool | None = None) -> Tensor:
         """(P, 2) int64: pairs of slot and item, packed into one ascending number, and how many lists hold each."""
         stride = self.n_items + 2
         found = list(self.state("pairs"))
-        for piece in self.counted_pieces(group, everywhere=everywhere, named=named):
+        for piece in self.counted_pieces(ranks, named=named):
             rows, slots = piece["entries"].unbind(1)
             lists = piece["lists"].to(torch.int64)[rows]
             start = slots * stride
@@ -78,8 +74,8 @@ class CountTable(SlotTable):
             self.gather(process_group)
             return
         (n_named,) = self.agreed(group=process_group)
-        pairs = self.total(process_group, everywhere=n_named > 0)
-        self.set_state("pairs", [merged(torch.cat(gather_rows(pairs, process_group)))])
+        pairs = self.total(Ranks(n_named > 0, process_group))
+        self.set_state("pairs", [merged(Ranks(True, process_group).joined(pairs))])
         self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:

@@ -7,13 +7,12 @@ batches and ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import (
-    send_rows,
     sum_alike,
     sum_over_processes,
 )
@@ -21,8 +20,10 @@ from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, addable, added, from_added, moments
 from torch_recmetrics.state.evaluator import flat_sums
-from torch_recmetrics.state.kept_rows import counted_ids
+from torch_recmetrics.state.kept_rows import HERE, Ranks, counted_ids
 from torch_recmetrics.state.ranking_metric import UserMeasure
+
+T = TypeVar("T")
 
 
 def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
@@ -46,47 +47,28 @@ def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
     )
 
 
-def local_totals(metrics: Sequence[UserMeasure]) -> list[Tensor]:
-    """For each metric (columns, 6): everything that it holds in this process."""
-    totals = [metric.state("sums") for metric in metrics]
-    _add_waiting(totals, metrics, waiting_rows(metrics))
-    return totals
-
-
-def synced_totals(metrics: Sequence[UserMeasure], group: Any, asked: UserMeasure | None = None) -> list[Tensor]:
-    """For each metric (columns, 6): everything that it holds in all processes; `asked` is the member that asks.
+def totals(metrics: Sequence[UserMeasure], ranks: Ranks = HERE, asked: UserMeasure | None = None) -> list[Tensor]:
+    """For each metric (columns, 6): everything that it holds in these processes; `asked` is the member that asks.
 
     One all_reduce; where rows wait, a few more. Which of them take place is read from the sum of the headers, so it is
     the same on every process, also on one that has no rows at all.
     """
-    sums = torch.cat([metric.state("sums") for metric in metrics])
-    things = [metric.exchanged for metric in metrics]
-    if asked is not None:
-        things.append(f"{asked.name} first of its collection")
-    header = waiting_rows(metrics)
-    summed = sum_alike(things, torch.cat([sums.new_tensor(header), addable(sums).flatten()]), group)
-    waits, everywhere = torch.split(summed, [len(header), summed.shape[0] - len(header)])
-    everywhere = from_added(everywhere.view(sums.shape[0], ADDABLE))
-    totals = list(torch.split(everywhere, [len(metric.columns) for metric in metrics]))
-    _add_waiting(totals, metrics, waits.tolist(), group, everywhere=True)
-    return totals
-
-
-def _add_waiting(
-    totals: list[Tensor],
-    metrics: Sequence[UserMeasure],
-    waits: Sequence[float],
-    group: Any = None,
-    *,
-    everywhere: bool = False,
-) -> None:
-    """Add to the totals of the metrics the sums of rows that wait, here or on all ranks."""
+    sums, waits = torch.cat([metric.state("sums") for metric in metrics]), waiting_rows(metrics)
+    if ranks.several:
+        things = [metric.exchanged for metric in metrics]
+        if asked is not None:
+            things.append(f"{asked.name} first of its collection")
+        summed = sum_alike(things, torch.cat([sums.new_tensor(waits), addable(sums).flatten()]), ranks.group)
+        sums = from_added(summed[len(waits) :].view(sums.shape[0], ADDABLE))
+        waits = summed[: len(waits)].tolist()
+    found = list(torch.split(sums, [len(metric.columns) for metric in metrics]))
     for positions, columns in waiting_groups(len(metrics), waits):
-        sums = waiting_sums([metrics[position] for position in positions], columns, group, everywhere=everywhere)
-        parts = [totals[position] for position in positions]
-        added_parts = torch.split(added(torch.cat(parts), sums), [part.shape[0] for part in parts])
-        for position, part in zip(positions, added_parts, strict=True):
-            totals[position] = part
+        rest = waiting_sums([metrics[position] for position in positions], columns, ranks)
+        parts = [found[position] for position in positions]
+        both = torch.split(added(torch.cat(parts), rest), [part.shape[0] for part in parts])
+        for position, part in zip(positions, both, strict=True):
+            found[position] = part
+    return found
 
 
 def waiting_rows(metrics: Sequence[UserMeasure]) -> list[float]:
@@ -111,22 +93,34 @@ def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[lis
         yield from ((positions, columns) for positions in groups if n_parts)
 
 
-def waiting_sums(metrics: Sequence[UserMeasure], columns: int, group: Any, *, everywhere: bool) -> Tensor:
-    """(columns, 6): the sums of the rows that wait in these metrics, which hold the same; here or on all ranks.
+def waiting_sums(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) -> Tensor:
+    """(columns, 6): the sums of the rows that wait in these metrics, which hold the same.
 
     A row with a sample id counts on the lowest rank that has it, and there where it arrived first. Flat rows, of so
     many `columns`, go to the rank that owns their user, which counts that user.
     """
     if not columns:
-        counted = counted_ids(metrics[0].joined("sample_ids"), group, everywhere=everywhere)
-        sums = sample_sums(metrics, counted)
-        return from_added(sum_over_processes(addable(sums), group)) if everywhere else sums
+        return ranks.moments(sample_sums(metrics, counted_ids(metrics[0].joined("sample_ids"), ranks)))
     packed = joined_rows(metrics[0].state("rows"), metrics[0].device, columns)
-    if not everywhere:
+    if not ranks.several:
         return flat_sums(metrics, packed)
-    mine = send_rows(packed, packed[:, 0], group)
+    mine = ranks.sent(packed, packed[:, 0])
     shape = (sum(len(metric.columns) for metric in metrics), ADDABLE)
-    return from_added(sum_of_users(lambda: addable(flat_sums(metrics, mine)), shape, packed.device, group))
+    return from_added(sum_of_users(lambda: addable(flat_sums(metrics, mine)), shape, packed.device, ranks.group))
+
+
+def evaluated(evaluate: Callable[[], T], ranks: Ranks, device: torch.device, does: str) -> T:
+    """What each rank makes of its users' rows; where one refuses its rows, all raise an error."""
+    if not ranks.several:
+        return evaluate()
+    found: list[T] = []
+
+    def nothing() -> Tensor:
+        found.append(evaluate())
+        return torch.zeros(0, device=device)
+
+    sum_of_users(nothing, (0,), device, ranks.group, does)
+    return found[0]
 
 
 def sum_of_users(

@@ -22,12 +22,13 @@ from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATO
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import Spread, spread_of
-from torch_recmetrics.state.kept_users import KeptUsers, Ranks, kept_users, user_values
+from torch_recmetrics.state.kept_rows import HERE, Ranks
+from torch_recmetrics.state.kept_users import KeptUsers, kept_users, user_values
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.slot_sums import MeanTable
-from torch_recmetrics.state.sync import local_totals, synced_totals
+from torch_recmetrics.state.sync import totals
 from torch_recmetrics.users.user_values import UserValues
 
 CUTOFF = "Cutoff K >= 1; None for the whole list."  # what ``top_k`` is
@@ -144,7 +145,7 @@ class UserMeans(UserMeasure):
     def _columns(self) -> Tensor:
         """(columns,): the value under each tie rule that is kept."""
         if self.keeps_values:
-            users = self._users(Ranks(several=False))
+            users = self._users(HERE)
             return self.value_of_users(users.values, users.weights)
         total = self.total()
         return total[:, NUMERATOR] / total[:, DENOMINATOR]
@@ -200,7 +201,7 @@ class UserMeans(UserMeasure):
         """(columns, 6): the sums of everything that it holds in this process."""
         total: Tensor = self.state("sums")
         if self.state("rows") or self.state("sample_ids"):
-            total = local_totals([self])[0] if self.fused is None else self.fused.local_total(self)
+            total = totals([self])[0] if self.fused is None else self.fused.local_total(self)
         return total
 
     def exchange(self, process_group: Any) -> None:
@@ -211,7 +212,7 @@ class UserMeans(UserMeasure):
         elif self.fused is not None:
             self.set_state("sums", self.fused.synced_total(self, process_group))
         else:
-            self.set_state("sums", synced_totals([self], process_group)[0])
+            self.set_state("sums", totals([self], Ranks(True, process_group))[0])
         for stem in LISTS:
             self.set_state(stem, [])
 
