@@ -382,9 +382,7 @@ class RecMetric(Configured, Metric):
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> RecMetric:  # noqa: ARG002
         """Follow the module to another device, never to another dtype: a sum in bfloat16 is no sum."""
         self.evaluate_waiting()  # here, where what is known of their items is too
-        torch.nn.Module._apply(self, fn)  # type: ignore[no-untyped-call]
         probe = fn(torch.zeros(1, device=self.device))
-        self._device, self._dtype = probe.device, probe.dtype
 
         def move(tensor: Tensor) -> Tensor:
             if tensor.is_floating_point():  # narrowed before it reaches a device without float64
@@ -392,17 +390,8 @@ class RecMetric(Configured, Metric):
             moved = fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(probe.device)
 
-        for name, default in self._defaults.items():
-            value = getattr(self, name)
-            if isinstance(default, Tensor):
-                self._defaults[name] = move(default)
-                setattr(self, name, move(value))
-            else:
-                setattr(self, name, [move(row) for row in value])
-        for cached in ("_computed", "_forward_cache"):
-            value = getattr(self, cached)
-            if isinstance(value, Tensor):
-                setattr(self, cached, move(value))
+        super()._apply(move)
+        self._dtype = probe.dtype
         return self
 
     def check_device(self, name: str, tensor: object) -> None:

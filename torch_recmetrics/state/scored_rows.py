@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import RowMetric
-from torch_recmetrics.state.slot_rows import AucTable
+from torch_recmetrics.state.slot_rows import AucTable, check_one_dtype
 
 # So many rows or updates wait to be counted into bins where that costs a pass over all bins: while others hold the
 # histogram, it must be made anew.
@@ -130,12 +131,7 @@ class ScoredRows(RowMetric):
 
     def _check_one_dtype(self, *others: torch.dtype) -> None:
         """Bins of scores of two dtypes do not match."""
-        if self.num_bins is None:
-            return
-        seen = {SCORE_DTYPES[keys.dtype] for keys in (*self.state("keys"), *self.state("count_keys"))}
-        names = sorted({str(dtype).removeprefix("torch.") for dtype in (*seen, *others)})
-        if len(names) > 1:
-            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
+        check_one_dtype(self.num_bins, itertools.chain(self.state("keys"), self.state("count_keys")), others)
 
     def compute(self) -> Tensor:
         """The value, 0-dim float64; nan where a class that it needs is missing. Bins that are too few warn once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -39,19 +39,12 @@ class RowTable(SlotTable):
         return n_bins
 
     def check_joined(self) -> None:
-        self.check_dtype()
-
-    def check_dtype(self, *others: torch.dtype) -> None:
-        """Bins of scores of two dtypes do not match."""
-        seen = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")} | {*others}
-        if self.num_bins is not None and len(seen) > 1:
-            words = " and ".join(sorted(str(one).removeprefix("torch.") for one in seen))
-            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {words}")
+        check_one_dtype(self.num_bins, self.state("keys"))
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         clicks, rows, groups, shape = self.metric.rows_of_update(given)
         slices = entries(shape, rows)
-        self.check_dtype(clicks.preds.dtype)
+        check_one_dtype(self.num_bins, self.state("keys"), [clicks.preds.dtype])
         return functools.partial(self.count_clicks, clicks, groups, slices)
 
     def count_clicks(self, clicks: Any, groups: Tensor | None, slices: Tensor | None) -> None:
@@ -93,6 +86,16 @@ class RowTable(SlotTable):
         packed = torch.stack([slots, groups, keys, labels.to(torch.int64), float_bits(weights)], 1)
         slots, groups, keys, labels, bits = send_rows(packed, columns[owner], process_group).unbind(1)
         return slots, groups, keys, labels.to(torch.bool), bits_float(bits)
+
+
+def check_one_dtype(num_bins: int | None, keys: Iterable[Tensor], dtypes: Iterable[torch.dtype] = ()) -> None:
+    """Bins of scores of two dtypes do not match: refuse keys of several, and of others than these dtypes of scores."""
+    if num_bins is None:
+        return
+    seen = {*(SCORE_DTYPES[some.dtype] for some in keys), *dtypes}
+    if len(seen) > 1:
+        words = " and ".join(sorted(str(one).removeprefix("torch.") for one in seen))
+        raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {words}")
 
 
 def comparable(keys: Tensor, num_bins: int | None) -> Tensor:

@@ -26,9 +26,9 @@ from torch_recmetrics.core.tensors.moments import (
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
 from torch_recmetrics.state.kept_rows import Ranks
+from torch_recmetrics.state.kept_users import evaluated
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.slots import SlotTable
-from torch_recmetrics.state.sync import evaluated
 
 # Rows wait until there are as many, or twice as many as slots. So the sums of all slots are written anew so seldom that
 # their number does not show in the time of an update.
@@ -264,13 +264,9 @@ class MeanTable(SumTable):
             if member.keeps_values:
                 of_results = [of_users[result] for result in self.holder.result_names(name, member)]
                 values = torch.stack([torch.cat([one.values for one in slots]) for slots in of_results], 1)
-            if member.has_interval:
-                of_each = (values, standard_error(sums), sums[..., COUNT], sums)
-                found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=True))
-            else:
-                for place in range(len(member.value_labels) or 1):
-                    own = values[:, place]
-                    found.append(Spread(own, torch.full_like(own, float("nan")), sums[:, place, COUNT]))
+            errors = standard_error(sums) if member.has_interval else torch.full_like(values, float("nan"))
+            of_each = (values, errors, sums[..., COUNT], sums)
+            found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=False))
         return dict(zip(self.results, found, strict=True))
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
