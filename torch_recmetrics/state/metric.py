@@ -318,12 +318,6 @@ class RecMetric(Configured, Metric):
         self.__dict__["_rows_of"] = {**self._rows_of, stem: default}
         self.add_state(self.state_name(stem), [], "cat")
 
-    def _combined(self, name: str, parts: list[Tensor]) -> Tensor:
-        """A tensor state of several metrics as one."""
-        combine: Any = self._reductions[name]
-        combined: Tensor = combine(torch.stack(parts))
-        return combined
-
     def state(self, stem: str) -> Any:
         """The present value of a state."""
         return getattr(self, self._state_names[stem])
@@ -537,16 +531,14 @@ class RecMetric(Configured, Metric):
         if table is not None and (not isinstance(table, Tensor) or table.is_floating_point()):
             raise ValueError(f"`candidates` of {self.name} must be a tensor of integers, got {table!r}")
         with self.unchanged_by_errors():
-            for name, incoming in self._checked_states(incoming_state).items():
-                mine = getattr(self, name)
-                both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
-                setattr(self, name, both)
-            self.check_joined()
+            mine = self._copy_state_dict()
+            self.__dict__.update(self._checked_states(incoming_state))
+            self._reduce_states(mine)
         self.add_candidates(table)
         self.note_update()
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
+        super()._reduce_states(incoming_state)  # an error takes everything back
         self.check_joined()
 
     def check_joined(self) -> None:
@@ -664,10 +656,7 @@ class RecMetric(Configured, Metric):
                 f"`dist_sync_fn` exchanges sums only, but {self.name} keeps rows on some rank: leave it out, and the "
                 "metric exchanges them by itself"
             )
-        for name, default in self._defaults.items():
-            if isinstance(default, Tensor):
-                gathered = dist_sync_fn(self.__dict__[name], group=process_group)
-                self.__dict__[name] = self._combined(name, gathered)
+        super()._sync_dist(dist_sync_fn, process_group)
 
     @abstractmethod
     def exchange(self, process_group: Any) -> None:
