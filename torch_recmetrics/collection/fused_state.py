@@ -67,7 +67,7 @@ class FusedState:
             for member in self.members:
                 member.__dict__.update(member.empty_states())
             evaluator.count(prepared._replace(among=()))
-            values = means_of(self.summed, totals(self.summed))
+            values = means_of(self.summed, totals(self.summed) if self.summed else [])
             of_users: Any = UserMeans.compute
             values |= {id(metric): of_users(metric) for metric in self.metrics if metric.keeps_values}
             values |= {id(counter): type(counter).compute(counter) for counter in self.list_counters}
