@@ -296,11 +296,7 @@ class MeanTable(SumTable):
             values: list[Tensor] = []
             parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
             for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
-                if isinstance(metric.aggregation, str):
-                    values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
-                else:  # a function knows no weights: a user comes as often as it was drawn
-                    own, of_users = (c.repeat_interleave(weights.to(torch.int64), 0) for c in (own, of_users))
-                    values.append(value_of_users(metric, own, of_users, torch.ones_like(of_users[:, 0])))
+                values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
             found.append(torch.cat(values))
         several = (self.counted(numbers).sum(0) > 1).tolist()
         return list(map(Resamples, torch.stack(found, 1), several))

@@ -258,8 +258,7 @@ class SlotTable(KeptRows):
         """(S + 1, R + 2, C): of each slot the sums of its (U, C) numbers with the weights of each replicate, and
         without; and behind them in how many units there is something to count, (U, m) bool, padded with 0."""
         found = numbers.new_zeros((self.slots.number, self.slots.num_replicates + 2, numbers.shape[1]))
-        every: list[tuple[int, Any]] = [(0, slice(None))]
-        for slot, places in by_slot(slots) if self.sliced else every:
+        for slot, places in by_slot(slots):
             found[slot, :-1] = self.weighted_sums(keys[places], numbers[places])
             found[slot, -1, : counted.shape[1]] = counted[places].sum(0, dtype=found.dtype)
         return found

@@ -54,7 +54,7 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
 
     Args:
         values: (U,), nan where undefined.
-        weights: (U,) >= 0; users of weight 0 are left out.
+        weights: (U,) >= 0; users of weight 0 are left out. A function gets a user as often as the weight says.
         aggregation: ``"median"`` is the least value that users of at least half of the weight do not exceed, without
             weights torch's, the lower of the two in the middle.
     """
@@ -63,7 +63,7 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
     if not values.shape[0]:
         return values.new_full((), float("nan"))
     if not isinstance(aggregation, str):
-        return checked_number(aggregation(values), values)
+        return checked_number(aggregation(values.repeat_interleave(weights.to(torch.int64))), values)
     if aggregation == "mean":  # beside others in one bootstrap
         return (values * weights).sum() / weights.sum()
     if aggregation == "median":
