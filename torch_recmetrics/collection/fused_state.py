@@ -13,10 +13,10 @@ from torch import Tensor
 from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
-from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.kept_users import totals
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.user_means import UserMeans
 
 

@@ -18,10 +18,9 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float,
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread, spread_of
-from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.rows import Ranks, RowMetric
 from torch_recmetrics.state.slot_rows import GroupTable
 
 __all__ = ["GroupAUC"]

@@ -13,10 +13,10 @@ from torch_recmetrics.core.distributed.collectives import sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.kept_rows import HERE, KeptRows, Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import ListCounter
+from torch_recmetrics.state.rows import HERE, KeptRows, Ranks
 from torch_recmetrics.state.slot_counts import CountTable
 
 # Lists wait until they hold so many ids, and as many as there are items. Then the counts are written anew. So the cost

@@ -18,10 +18,9 @@ from torch_recmetrics.core.distributed.collectives import gather_counts
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.scatter import joined, parted, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread, error_of
-from torch_recmetrics.state.kept_rows import HERE, Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.rows import HERE, Ranks, RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
 from torch_recmetrics.state.slots import Entries
 

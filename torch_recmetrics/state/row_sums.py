@@ -29,9 +29,8 @@ from torch_recmetrics.core.tensors.moments import (
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.state.intervals import Spread, error_of
-from torch_recmetrics.state.kept_rows import HERE, Ranks
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.rows import HERE, Ranks, RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
 from torch_recmetrics.state.slots import Entries
 

@@ -19,10 +19,9 @@ from torch_recmetrics.core.auc.scored_labels import ScoredLabels, Tables, add_co
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
-from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.rows import Ranks, RowMetric
 from torch_recmetrics.state.slot_rows import AucTable, check_one_dtype
 
 # So many rows or updates wait to be counted into bins where that costs a pass over all bins: while others hold the

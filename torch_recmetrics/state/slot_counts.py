@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_recmetrics.core.tensors.poisson import seeded
 from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Jackknife, Spread
-from torch_recmetrics.state.kept_rows import HERE, Ranks
 from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.rows import HERE, Ranks
 from torch_recmetrics.state.slots import COUNTED, SlotTable
 
 # Lists wait until they hold so many ids.

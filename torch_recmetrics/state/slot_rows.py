@@ -18,8 +18,8 @@ from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.core.tensors.segments import order_by, run_starts
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
 from torch_recmetrics.state.intervals import Resamples, Spread, spread_of
-from torch_recmetrics.state.kept_rows import HERE, Ranks
 from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.rows import HERE, Ranks
 from torch_recmetrics.state.slots import Entries, SlotTable, by_slot
 
 EntryColumns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of slot, group, key, label and weight

@@ -25,9 +25,9 @@ from torch_recmetrics.core.tensors.moments import (
 )
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
-from torch_recmetrics.state.kept_rows import Ranks
 from torch_recmetrics.state.kept_users import evaluated
 from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.slots import SlotTable
 
 # Rows wait until there are as many, or twice as many as slots. So the sums of all slots are written anew so seldom that

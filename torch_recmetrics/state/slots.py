@@ -20,8 +20,8 @@ from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
-from torch_recmetrics.state.kept_rows import HERE, KeptRows, Ranks
 from torch_recmetrics.state.metric import RecMetric, RowsOf
+from torch_recmetrics.state.rows import HERE, KeptRows, Ranks
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
 COUNTED = 1 << 23  # numbers of a block of replicates
