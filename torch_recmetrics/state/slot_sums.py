@@ -14,6 +14,7 @@ from torch_recmetrics.core.distributed.collectives import (
 )
 from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows, read_lists, unpack
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import (
     COUNT,
     DENOMINATOR,
@@ -292,11 +293,14 @@ class MeanTable(SumTable):
         numerators, denominators = numbers.chunk(2, 1)
         found: list[Tensor] = []
         drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(keys, first, last).unbind(1))
-        for weights in drawn:
+        for weights in map(exact, drawn):
             values: list[Tensor] = []
             parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
             for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
-                values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
+                if metric.keeps_values:
+                    values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
+                else:
+                    values.append(metric.value_of((weights @ own) / (weights @ of_users)))
             found.append(torch.cat(values))
         several = (self.counted(numbers).sum(0) > 1).tolist()
         return list(map(Resamples, torch.stack(found, 1), several))

@@ -64,8 +64,6 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
         return values.new_full((), float("nan"))
     if not isinstance(aggregation, str):
         return checked_number(aggregation(values.repeat_interleave(weights.to(torch.int64))), values)
-    if aggregation == "mean":  # beside others in one bootstrap
-        return (values * weights).sum() / weights.sum()
     if aggregation == "median":
         order = order_by(values, weights)  # by weight too: sums do not depend on who came first
         reached = weights[order].cumsum(0)
