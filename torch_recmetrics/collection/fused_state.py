@@ -26,11 +26,11 @@ class FusedState:
     The members stay complete metrics at every moment: each holds its own sums.
     """
 
-    def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
-        self.metrics = list(metrics)
-        self.list_counters = list(list_counters)
+    def __init__(self, members: Sequence[Any]) -> None:
+        self.metrics = [member for member in members if isinstance(member, UserMeasure)]
+        self.list_counters = [member for member in members if isinstance(member, ListCounter)]
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
-        self.evaluator = Evaluator(self.metrics, self.list_counters) if self.members else None
+        self.evaluator = Evaluator(self.members) if self.members else None
         self.summed = [metric for metric in self.metrics if not metric.keeps_values]
         # The members that have not been asked since the last exchange, by id, the same ones on every rank, with their
         # totals; None where a member has changed on this rank.

@@ -55,13 +55,12 @@ class Evaluator:
 
     def __init__(
         self,
-        metrics: Sequence[UserMeasure],
-        list_counters: Sequence[ListCounter] = (),
+        metrics: Sequence[RankingMetric],
         *,
         of_some_items: bool = False,  # only some relevant items are given: that a user has none is no error
     ) -> None:
-        self.metrics = list(metrics)
-        self.list_counters = list(list_counters)
+        self.metrics = [metric for metric in metrics if isinstance(metric, UserMeasure)]
+        self.list_counters = [metric for metric in metrics if isinstance(metric, ListCounter)]
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.sizes = [len(metric.columns) for metric in self.metrics]
         self._weigh([(metric, rule) for metric in self.metrics for rule in metric.columns])

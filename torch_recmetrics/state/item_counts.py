@@ -76,7 +76,7 @@ class ItemCounts(ListCounter, KeptRows):
 
     @functools.cached_property
     def evaluator(self) -> Evaluator:
-        return Evaluator([], [self])
+        return Evaluator([self])
 
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""

@@ -19,7 +19,7 @@ from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
-from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.slots import Slots, SlotTable
 
 POSITIONS = ("preds", "target", "indexes")  # of the arguments of a collection
@@ -143,10 +143,8 @@ class Wrapper(RecMetric):
     @functools.cached_property
     def evaluator(self) -> Evaluator | None:
         """What ranks and evaluates for all members that read the one ranking."""
-        members = self.members.values()
-        means = [member for member in members if isinstance(member, UserMeasure)]
-        counters = [member for member in members if isinstance(member, ListCounter)]
-        return Evaluator(means, counters) if means or counters else None
+        members = [member for member in self.members.values() if isinstance(member, RankingMetric)]
+        return Evaluator(members) if members else None
 
     # -- options and names --------------------------------------------------------------------------------------------
 
