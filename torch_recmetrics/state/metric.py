@@ -656,7 +656,10 @@ class RecMetric(Configured, Metric):
                 f"`dist_sync_fn` exchanges sums only, but {self.name} keeps rows on some rank: leave it out, and the "
                 "metric exchanges them by itself"
             )
-        super()._sync_dist(dist_sync_fn, process_group)
+        for name, default in self._defaults.items():
+            if isinstance(default, Tensor):
+                combine: Any = self._reductions[name]
+                self.__dict__[name] = combine(torch.stack(dist_sync_fn(self.__dict__[name], group=process_group)))
 
     @abstractmethod
     def exchange(self, process_group: Any) -> None:
