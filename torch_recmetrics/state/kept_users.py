@@ -26,13 +26,12 @@ from torch_recmetrics.users.user_values import UserValues
 T = TypeVar("T")
 
 
-def sample_sums(metrics: Sequence[UserMeasure], counted: Tensor) -> Tensor:
-    """(columns, 6): the sums of the rows with a sample id that count here."""
-    rows = counted.nonzero().squeeze(1)
-    numerators = [as_columns(m.joined("numerators")) for m in metrics]
-    denominators = [as_columns(m.joined("denominators")) for m in metrics]
-    denominators = [own.expand_as(of_values) for own, of_values in zip(denominators, numerators, strict=True)]
-    return moments(torch.cat(numerators, 1)[rows], torch.cat(denominators, 1)[rows]).T
+def sampled_columns(metrics: Sequence[UserMeasure]) -> tuple[Tensor, Tensor]:
+    """(R, columns) each: weight times value and what it is divided by, of the rows with a sample id, those again too."""
+    numerators = [as_columns(metric.joined("numerators")) for metric in metrics]
+    denominators = [as_columns(metric.joined("denominators")) for metric in metrics]
+    wide = [own.expand_as(of_values) for own, of_values in zip(denominators, numerators, strict=True)]
+    return torch.cat(numerators, 1), torch.cat(wide, 1)
 
 
 def as_columns(values: Tensor) -> Tensor:
@@ -100,7 +99,9 @@ def waiting_sums(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) -> 
     many `columns`, go to the rank that owns their user, which counts that user.
     """
     if not columns:
-        return ranks.moments(sample_sums(metrics, counted_ids(metrics[0].joined("sample_ids"), ranks)))
+        rows = counted_ids(metrics[0].joined("sample_ids"), ranks).nonzero().squeeze(1)
+        numerators, denominators = sampled_columns(metrics)
+        return ranks.moments(moments(numerators[rows], denominators[rows]).T)
     packed = joined_rows(metrics[0].state("rows"), metrics[0].device, columns)
     if not ranks.several:
         return flat_sums(metrics, packed)
@@ -186,13 +187,9 @@ def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[list[tuple
 
 def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
     """The users with a sample id, as often as they came."""
-    values, weights = [], []
-    for metric in metrics:
-        denominators = metric.joined("denominators").unsqueeze(1)
-        numerators = as_columns(metric.joined("numerators"))
-        values.append(numerators / torch.where(denominators != 0, denominators, float("nan")))
-        weights.append(denominators)
-    return KeptUsers(torch.cat(values, 1), torch.cat(weights, 1).amax(1), metrics[0].joined("sample_ids"))
+    numerators, denominators = sampled_columns(metrics)
+    values = numerators / torch.where(denominators != 0, denominators, float("nan"))
+    return KeptUsers(values, denominators.amax(1), metrics[0].joined("sample_ids"))
 
 
 def flat_everywhere(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) -> KeptUsers:

@@ -250,12 +250,12 @@ class Wrapper(RecMetric):
         """Of each value what it comes to in every slot: a 0-dim tensor, or where users are drawn a dict of RESULTS."""
         drawn = self.layer("draws")
         if drawn is None:
-            return {name: list(spread.value.unbind(0)) for name, spread in self.spreads().items()}
+            return {name: list(spread.value.unbind(0)) for name, spread in self.of_slots().items()}
         return {
             name: [
                 dict(zip(RESULTS, (one.values[-1].clone(), *one.interval(drawn.level)), strict=True)) for one in of_each
             ]
-            for name, of_each in self.drawn_slots().items()
+            for name, of_each in self.of_slots().items()
         }
 
     def arranged(self, found: dict[str, list[Any]]) -> Any:
@@ -268,14 +268,11 @@ class Wrapper(RecMetric):
         """Something of each value; of a single one it alone."""
         return found if self.has_names else next(iter(found.values()))
 
-    def spreads(self) -> dict[str, Any]:
-        """Of each value that of all slots, where nothing is drawn."""
-        found = {name: spread for table in self.tables for name, spread in table.spreads().items()}
-        return {name: found[name] for name in self.results}
-
-    def drawn_slots(self) -> dict[str, Any]:
-        """Of each value the replicates of every slot."""
-        found = {name: slots for table in self.tables for name, slots in table.replicates().items()}
+    def of_slots(self) -> dict[str, Any]:
+        """Of each value the spread of all slots, or where users are drawn the replicates of every slot."""
+        found: dict[str, Any] = {}
+        for table in self.tables:
+            found |= table.spreads() if self.layer("draws") is None else table.replicates()
         return {name: found[name] for name in self.results}
 
     def inner_name(self, key: str) -> str:
