@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def sampled_columns(metrics: Sequence[UserMeasure]) -> tuple[Tensor, Tensor]:
-    """(R, columns) each: weight times value and what it is divided by, of the rows with a sample id, those again too."""
+    """(R, columns) each: weight times value and what it is divided by, of rows with a sample id, those again too."""
     numerators = [as_columns(metric.joined("numerators")) for metric in metrics]
     denominators = [as_columns(metric.joined("denominators")) for metric in metrics]
     wide = [own.expand_as(of_values) for own, of_values in zip(denominators, numerators, strict=True)]

@@ -117,7 +117,7 @@ class RecMetric(Configured, Metric):
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
     # Among how many candidates users of all updates were ranked, as RankingMetric notes it for its definition. It is no
     # state: checkpoints have it where it says something, and ranks do not exchange it.
-    candidates_seen: frozenset[int] = frozenset()
+    candidates_seen = frozenset[Any]()
 
     validate_args: bool = option(
         default=True, config=False, doc="False leaves out the checks that read values: they wait for another device."
@@ -427,12 +427,12 @@ class RecMetric(Configured, Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
-        before = self.candidates_table()  # a batch is evaluated after a reset
+        before = self.candidates_seen  # a batch is evaluated after a reset
         try:
             with self.unchanged_by_errors():
                 return super().forward(*args, **kwargs)
         finally:
-            self.add_candidates(before)
+            self.candidates_seen = self.candidates_seen | before
 
     @contextmanager
     def unchanged_by_errors(self) -> Generator[None, None, None]:
@@ -480,7 +480,7 @@ class RecMetric(Configured, Metric):
         # a list that a copy of the state may hold is not emptied.
         start = {"_computed": None, "_forward_cache": None, "_cache": None}
         self.__dict__.update(self.empty_states(), **start, _update_count=0, _is_synced=False, _warned=frozenset())
-        self.forget_candidates()
+        self.candidates_seen = frozenset()
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
@@ -488,14 +488,6 @@ class RecMetric(Configured, Metric):
     def candidates_table(self) -> Tensor | None:
         """What is saved of the candidates, integers; None where all users were ranked among all items."""
         return torch.tensor(sorted(self.candidates_seen)) if self.candidates_seen else None
-
-    def add_candidates(self, table: Tensor | None) -> None:
-        """Remember what a :meth:`candidates_table` says, too."""
-        self.__dict__["candidates_seen"] = self.candidates_seen.union(() if table is None else table.tolist())
-
-    def forget_candidates(self) -> None:
-        """As if nobody had been ranked yet."""
-        self.__dict__["candidates_seen"] = frozenset()
 
     @property
     def metric_state(self) -> dict[str, Any]:
@@ -534,7 +526,7 @@ class RecMetric(Configured, Metric):
             mine = self._copy_state_dict()
             self.__dict__.update(self._checked_states(incoming_state))
             self._reduce_states(mine)
-        self.add_candidates(table)
+        self.candidates_seen = self.candidates_seen | candidates_of(table)
         self.note_update()
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
@@ -620,8 +612,7 @@ class RecMetric(Configured, Metric):
             found = {}
         super()._load_from_state_dict(state_dict, prefix, *others)
         if found:
-            self.forget_candidates()
-            self.add_candidates(candidates)
+            self.candidates_seen = candidates_of(candidates)
             self.note_update()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -664,6 +655,12 @@ class RecMetric(Configured, Metric):
     @abstractmethod
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""
+
+
+def candidates_of(table: Tensor | None) -> frozenset[Any]:
+    """What a :meth:`RecMetric.candidates_table` says."""
+    rows = [] if table is None else table.tolist()
+    return frozenset(tuple(row) if isinstance(row, list) else row for row in rows)
 
 
 def kind_of(dtype: torch.dtype) -> str:

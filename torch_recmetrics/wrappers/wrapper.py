@@ -320,15 +320,13 @@ class Wrapper(RecMetric):
         for table in self.tables:
             table.exchange(process_group)
 
-    def candidates_table(self) -> Tensor | None:
+    @property
+    def candidates_seen(self) -> frozenset[Any]:
+        """Those of its members, each with the place of the member."""
         seen = [member.candidates_seen for member in self.members.values()]
-        pairs = [(place, number) for place, numbers in enumerate(seen) for number in sorted(numbers)]
-        return torch.tensor(pairs) if pairs else None
+        return frozenset((place, number) for place, numbers in enumerate(seen) for number in numbers)
 
-    def add_candidates(self, table: Tensor | None) -> None:
+    @candidates_seen.setter
+    def candidates_seen(self, seen: frozenset[Any]) -> None:
         for place, member in enumerate(self.members.values()):
-            member.add_candidates(None if table is None else table[table[:, 0] == place, 1])
-
-    def forget_candidates(self) -> None:
-        for member in self.members.values():
-            member.forget_candidates()
+            member.candidates_seen = frozenset(number for of, number in seen if of == place)
