@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
@@ -136,5 +135,5 @@ class ItemCounts(ListCounter, KeptRows):
     def exchange(self, process_group: Any) -> None:
         (n_named,) = self.agreed(group=process_group)
         total = self._total(Ranks(n_named > 0, process_group))
-        self.set_state("counts", sum_over_processes(total, process_group))
+        self.set_state("counts", Ranks(True, process_group).summed(total))
         self.keep_only()

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
-from torch_recmetrics.core.distributed.collectives import sum_over_processes
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.moments import (
@@ -157,7 +156,7 @@ class ClickSums(RowMetric):
     def exchange(self, process_group: Any) -> None:
         (n_named,) = self.agreed(group=process_group)
         sums, spread = self._totals(Ranks(n_named > 0, process_group))
-        self.set_state("sums", sum_over_processes(sums, process_group))
+        self.set_state("sums", Ranks(True, process_group).summed(sums))
         self.set_state("spread", Ranks(True, process_group).moments(spread))
         self.keep_only()
 

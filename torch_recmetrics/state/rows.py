@@ -70,9 +70,13 @@ class Ranks(NamedTuple):
         """Those rows of all of them whose id this rank owns."""
         return send_rows(rows, ids, self.group) if self.several else rows
 
+    def summed(self, numbers: Tensor) -> Tensor:
+        """The sum of the numbers of all of them."""
+        return sum_over_processes(numbers, self.group) if self.several else numbers
+
     def moments(self, sums: Tensor) -> Tensor:
         """(..., 6) the sums of all of them together, see core/tensors/moments.py."""
-        return from_added(sum_over_processes(addable(sums), self.group)) if self.several else sums
+        return from_added(self.summed(addable(sums))) if self.several else sums
 
 
 HERE = Ranks()

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by, sides_by
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels
-from torch_recmetrics.core.distributed.collectives import send_rows, sum_over_processes
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.core.tensors.segments import order_by, run_starts
@@ -84,7 +83,7 @@ class RowTable(SlotTable):
         columns = self.entry_rows(Ranks(n_named > 0, process_group))
         slots, groups, keys, labels, weights = columns
         packed = torch.stack([slots, groups, keys, labels.to(torch.int64), float_bits(weights)], 1)
-        slots, groups, keys, labels, bits = send_rows(packed, columns[owner], process_group).unbind(1)
+        slots, groups, keys, labels, bits = Ranks(True, process_group).sent(packed, columns[owner]).unbind(1)
         return slots, groups, keys, labels.to(torch.bool), bits_float(bits)
 
 
@@ -161,7 +160,7 @@ class AucTable(RowTable):
             return
         here = self.judged(*self.owned_rows(process_group, owner=0))
         # All rows of a slot are on one rank; the others add nothing to it.
-        summed = sum_over_processes(torch.where(here[:, 2:] > 0, here, 0), process_group)
+        summed = Ranks(True, process_group).summed(torch.where(here[:, 2:] > 0, here, 0))
         values = torch.where(summed[:, 2:] > 0, summed[:, :2], float("nan"))
         self.set_state("verdict", [torch.cat([values, summed[:, 2:]], 1)])
         self.keep_only()

@@ -9,9 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import (
-    sum_over_processes,
-)
 from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows, read_lists, unpack
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
@@ -151,7 +148,7 @@ class SumTable(SlotTable):
 
     def sums_everywhere(self, process_group: Any) -> Tensor:
         """The present sums of all ranks."""
-        return sum_over_processes(self.sums, process_group)
+        return Ranks(True, process_group).summed(self.sums)
 
     def exchange(self, process_group: Any) -> None:
         if self.drawn or self.keeps_rows:
@@ -244,7 +241,7 @@ class MeanTable(SumTable):
     def exchange(self, process_group: Any) -> None:
         ranks = Ranks(True, process_group)
         packed, wide = self.state("packed"), any(part.shape[1] == WIDE for part in self.state("packed"))
-        n_flat, n_wide = sum_over_processes(self.holder.numbers(len(packed), wide), process_group).tolist()
+        _, n_flat, n_wide = self.agreed(len(packed), wide, group=process_group)
         if n_flat:  # the rank that owns a user evaluates it, and has it as one whose values were given
             both = joined_rows(packed, self.device, WIDE if n_wide else NARROW), self.pairs()
             rows = [ranks.sent(part, part[:, 0]) for part in both if part is not None]
