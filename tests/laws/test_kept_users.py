@@ -31,7 +31,7 @@ from torch_recmetrics import (
     RecMetricCollection,
     ranking_metrics,
 )
-from torch_recmetrics.state.kept_users import Ranks
+from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.users.user_values import UserValues
 
 KEEPING = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists") and not v.made.pooled]

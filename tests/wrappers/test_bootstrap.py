@@ -25,6 +25,7 @@ from torch_recmetrics import (
     BinaryAUC,
     Calibration,
     Coverage,
+    ExposureDisparity,
     GroupAUC,
     HitRate,
     RecMetricCollection,
@@ -196,6 +197,17 @@ def test_a_mean_beside_a_median_is_resampled_as_it_is_alone() -> None:
     for metric in (beside, alone):
         metric.update(torch.rand(40, 6).sort().values, target_ids=torch.arange(40) % 6, weights=torch.arange(40) / 8)
     assert torch.allclose(beside.replicates()["mrr"], alone.replicates(), rtol=1e-12, atol=0)
+
+
+def test_a_share_of_all_users_beside_a_median_is_resampled_as_it_is_alone() -> None:
+    """It has a number for each group, and one value."""
+    pooled = ExposureDisparity(torch.arange(6) % 3, 3, per="system")
+    beside = UserBootstrap(RecMetricCollection([pooled, MRR(aggregation="median"), MRR(2)]), num_replicates=30)
+    alone = UserBootstrap(pooled, num_replicates=30)
+    preds = torch.rand(40, 6, generator=torch.Generator().manual_seed(0))
+    for metric in (beside, alone):
+        metric.update(preds, target_ids=torch.arange(40) % 6, sample_ids=torch.arange(40))
+    assert torch.allclose(beside.replicates()["exposure_disparity@3"], alone.replicates(), rtol=1e-12, atol=0)
 
 
 SCORES = torch.tensor([[0.1, 0.3, 0.2]])

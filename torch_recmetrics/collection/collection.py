@@ -21,7 +21,7 @@ from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import draw_interval
 from torch_recmetrics.state.kept_users import user_values
 from torch_recmetrics.state.metric import NOTHING_DEFERRED, RecMetric, left_out
-from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranking_metric import RankingMetric, UserMeasure
 from torch_recmetrics.state.user_means import UserMeans
 from torch_recmetrics.users.user_values import UserValues
 
@@ -166,7 +166,7 @@ class RecMetricCollection(MetricCollection):
             if member.dist_sync_on_step:
                 raise ValueError(f"{member.name} has dist_sync_on_step=True: a collection gives the values of one rank")
         if ranked:
-            Evaluator(*_split(ranked))
+            Evaluator(ranked)
 
     def start_keeping_users(self) -> None:
         """As if it had been made with ``keep_users=True``."""
@@ -179,7 +179,7 @@ class RecMetricCollection(MetricCollection):
         """What the members share, made anew when they have changed."""
         members = tuple(self._modules.values())
         if self._fused is None or [*map(id, members)] != [*map(id, self._fused_from)]:  # `==` of two makes a third
-            self._fused = FusedState(*_split(members))
+            self._fused = FusedState(members)
             self._others = [member for member in members if not isinstance(member, RankingMetric)]
             self._fused_from = members
         return self._fused
@@ -431,13 +431,6 @@ class RecMetricCollection(MetricCollection):
 def name_of(metric: Any) -> str:
     """The name that a metric has by itself; torchmetrics' own have that of their class."""
     return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
-
-
-def _split(members: Iterable[Any]) -> tuple[list[UserMeasure], list[ListCounter]]:
-    """The members that read the one ranking: means, and counts of what was recommended."""
-    members = list(members)
-    means = [member for member in members if isinstance(member, UserMeasure)]
-    return means, [member for member in members if isinstance(member, ListCounter)]
 
 
 def arguments_taken(member: Metric, arguments: dict[str, Any]) -> dict[str, Any]:

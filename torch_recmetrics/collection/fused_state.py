@@ -13,9 +13,10 @@ from torch import Tensor
 from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
+from torch_recmetrics.state.kept_users import totals
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
-from torch_recmetrics.state.sync import local_totals, synced_totals
+from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.user_means import UserMeans
 
 
@@ -25,11 +26,11 @@ class FusedState:
     The members stay complete metrics at every moment: each holds its own sums.
     """
 
-    def __init__(self, metrics: Sequence[UserMeasure], list_counters: Sequence[ListCounter] = ()) -> None:
-        self.metrics = list(metrics)
-        self.list_counters = list(list_counters)
+    def __init__(self, members: Sequence[Any]) -> None:
+        self.metrics = [member for member in members if isinstance(member, UserMeasure)]
+        self.list_counters = [member for member in members if isinstance(member, ListCounter)]
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
-        self.evaluator = Evaluator(self.metrics, self.list_counters) if self.members else None
+        self.evaluator = Evaluator(self.members) if self.members else None
         self.summed = [metric for metric in self.metrics if not metric.keeps_values]
         # The members that have not been asked since the last exchange, by id, the same ones on every rank, with their
         # totals; None where a member has changed on this rank.
@@ -66,7 +67,7 @@ class FusedState:
             for member in self.members:
                 member.__dict__.update(member.empty_states())
             evaluator.count(prepared._replace(among=()))
-            values = means_of(self.summed, local_totals(self.summed))
+            values = means_of(self.summed, totals(self.summed) if self.summed else [])
             of_users: Any = UserMeans.compute
             values |= {id(metric): of_users(metric) for metric in self.metrics if metric.keeps_values}
             values |= {id(counter): type(counter).compute(counter) for counter in self.list_counters}
@@ -103,8 +104,8 @@ class FusedState:
         known, held = self._local.get(id(metric)), held_states(metric)
         if known is not None and len(known[0]) == len(held) and all(map(operator.is_, known[0], held)):
             return known[1]
-        totals = zip(self.summed, local_totals(self.summed), strict=True)
-        self._local |= {id(member): (held_states(member), total) for member, total in totals}
+        of_each = zip(self.summed, totals(self.summed), strict=True)
+        self._local |= {id(member): (held_states(member), total) for member, total in of_each}
         return self._local[id(metric)][1]
 
     # -- exchange -----------------------------------------------------------------------------------------------------
@@ -136,8 +137,8 @@ class FusedState:
             members = [m for m in self.summed if m.process_group is metric.process_group and m.dist_sync_fn is None]
             if not any(member is metric for member in members):
                 members = [metric]
-            totals = synced_totals(members, process_group, metric)
-            self._left = {id(member): total for member, total in zip(members, totals, strict=True)}
+            of_each = zip(members, totals(members, Ranks(True, process_group), metric), strict=True)
+            self._left = {id(member): total for member, total in of_each}
             self._round = next_round(process_group)
         # Asked together, a member may be asked twice: for its value, and for how sure that is.
         total = self._left.pop(own) if self._one_by_one else self._left[own]

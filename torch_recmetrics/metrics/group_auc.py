@@ -13,16 +13,14 @@ from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_o
 from torch_recmetrics.core.distributed.collectives import (
     gather_rows,
     send_rows,
-    sum_alike,
-    sum_over_processes,
 )
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
-from torch_recmetrics.core.tensors.moments import addable, from_added, moments
+from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.rows import Ranks, RowMetric
 from torch_recmetrics.state.slot_rows import GroupTable
 
 __all__ = ["GroupAUC"]
@@ -141,18 +139,16 @@ class GroupAUC(RowMetric):
         return column([piece["groups"] for piece in pieces], torch.int64, self.device), rows
 
     def exchange(self, process_group: Any) -> None:
-        has = [any(part.shape[0] for part in self.state(stem)) for stem in ("sample_ids", "weights")]
-        has.append(any(keys.dtype == torch.int64 for keys in self.state("keys")))
-        n_ranks_with = sum_alike([self.exchanged], self.numbers(*has), process_group)
-        has_sample_ids, weighted, wide = map(bool, n_ranks_with.tolist())
-        pieces = list(self.counted_pieces(process_group, everywhere=has_sample_ids))
-        groups, rows = self._joined(pieces, weighted=weighted, wide=wide)
+        weighted = any(part.shape[0] for part in self.state("weights"))
+        wide = any(keys.dtype == torch.int64 for keys in self.state("keys"))
+        n_named, n_weighted, n_wide = self.agreed(weighted, wide, group=process_group)
+        pieces = list(self.counted_pieces(Ranks(n_named > 0, process_group)))
+        groups, rows = self._joined(pieces, weighted=n_weighted > 0, wide=n_wide > 0)
         if not self.groups_local:
             groups, rows = rows_of_own_groups(groups, rows, process_group)
         table = self.table_of(groups, rows)
         if self.asked == "verdict":
-            summed = sum_over_processes(addable(sums_of(table)), process_group)
-            self.set_state("verdict", [from_added(summed)])
+            self.set_state("verdict", [Ranks(True, process_group).moments(sums_of(table))])
         else:
             packed = torch.stack([table[0], *map(float_bits, table[1:])], 1)
             self.set_state("table", [torch.cat(gather_rows(packed, process_group))])

@@ -55,13 +55,12 @@ class Evaluator:
 
     def __init__(
         self,
-        metrics: Sequence[UserMeasure],
-        list_counters: Sequence[ListCounter] = (),
+        metrics: Sequence[RankingMetric],
         *,
         of_some_items: bool = False,  # only some relevant items are given: that a user has none is no error
     ) -> None:
-        self.metrics = list(metrics)
-        self.list_counters = list(list_counters)
+        self.metrics = [metric for metric in metrics if isinstance(metric, UserMeasure)]
+        self.list_counters = [metric for metric in metrics if isinstance(metric, ListCounter)]
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.sizes = [len(metric.columns) for metric in self.metrics]
         self._weigh([(metric, rule) for metric in self.metrics for rule in metric.columns])
@@ -98,24 +97,21 @@ class Evaluator:
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
         """Group the columns, and remember where each of them comes to stand."""
-        families: dict[tuple[Any, ...], list[int]] = {}
+        weightings: dict[tuple[bool, PooledBy, bool], dict[Any, list[int]]] = {}
         for position, (metric, rule) in enumerate(columns):
-            options = {name: value for name, value in metric.family().items() if name != "ties"}
-            families.setdefault((type(metric), rule, *options.items()), []).append(position)
-        weightings: dict[tuple[bool, PooledBy, bool], list[list[int]]] = {}
-        for family in families.values():
-            metric = columns[family[0]][0]
             skips_empty = metric.needs_target and metric.empty_target_action in ("skip", "error")
-            weightings.setdefault((skips_empty, metric.pooled_by, metric.partial), []).append(family)
-        self.weightings = []
-        for weighting, members in weightings.items():
-            alike = []
-            for family in members:
-                metric, rule = columns[family[0]]
+            options = {name: value for name, value in metric.family().items() if name != "ties"}
+            alike = weightings.setdefault((skips_empty, metric.pooled_by, metric.partial), {})
+            alike.setdefault((type(metric), rule, *options.items()), []).append(position)
+        self.weightings, order = [], list[int]()
+        for weighting, families in weightings.items():
+            self.weightings.append(Weighting([], *weighting))
+            for positions in families.values():
+                metric, rule = columns[positions[0]]
                 fills_empty = metric.needs_target and metric.empty_target_action == "pos" and not metric.pooled
-                alike.append(Family(metric, rule, tuple(columns[p][0].top_k for p in family), fills_empty))
-            self.weightings.append(Weighting(alike, *weighting))
-        order = [position for members in weightings.values() for family in members for position in family]
+                cutoffs = tuple(columns[position][0].top_k for position in positions)
+                self.weightings[-1].families.append(Family(metric, rule, cutoffs, fills_empty))
+                order += positions
         self._back = tuple(order.index(position) for position in range(len(order)))
 
     def prepare(self, layout: Layout) -> PendingUpdate:

@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
-from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import ListCounter
+from torch_recmetrics.state.rows import HERE, KeptRows, Ranks
 from torch_recmetrics.state.slot_counts import CountTable
 
 # Lists wait until they hold so many ids, and as many as there are items. Then the counts are written anew. So the cost
@@ -76,7 +75,7 @@ class ItemCounts(ListCounter, KeptRows):
 
     @functools.cached_property
     def evaluator(self) -> Evaluator:
-        return Evaluator([], [self])
+        return Evaluator([self])
 
     def lists_of(self, stats: RankingStats, weights: Tensor | None) -> Tensor:
         """(B, <= K) the recommended items, padded with -1; nothing for users without weight, and no unknown item."""
@@ -121,9 +120,9 @@ class ItemCounts(ListCounter, KeptRows):
         counts = self._total()
         return self.value(counts[:-1], counts[-1])
 
-    def _total(self, group: Any = None, *, everywhere: bool = False) -> Tensor:
-        """The counts of all lists here; one with a sample id counts once, here or in all ranks of the group."""
-        named = [piece["named_lists"] for piece in self.counted_pieces(group, everywhere=everywhere)]
+    def _total(self, ranks: Ranks = HERE) -> Tensor:
+        """The counts of all lists here; one with a sample id counts once, here or in all ranks."""
+        named = [piece["named_lists"] for piece in self.counted_pieces(ranks)]
         batches = [*self.state("lists"), *named]
         total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
@@ -134,7 +133,7 @@ class ItemCounts(ListCounter, KeptRows):
         super()._sync_dist(*args, **kwargs)
 
     def exchange(self, process_group: Any) -> None:
-        has_named = bool(sum_alike([self.exchanged], self.numbers(sum(self.named())), process_group))
-        total = self._total(process_group, everywhere=has_named)
-        self.set_state("counts", sum_over_processes(total, process_group))
+        (n_named,) = self.agreed(group=process_group)
+        total = self._total(Ranks(n_named > 0, process_group))
+        self.set_state("counts", Ranks(True, process_group).summed(total))
         self.keep_only()

@@ -117,7 +117,7 @@ class RecMetric(Configured, Metric):
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
     # Among how many candidates users of all updates were ranked, as RankingMetric notes it for its definition. It is no
     # state: checkpoints have it where it says something, and ranks do not exchange it.
-    candidates_seen: frozenset[int] = frozenset()
+    candidates_seen = frozenset[Any]()
 
     validate_args: bool = option(
         default=True, config=False, doc="False leaves out the checks that read values: they wait for another device."
@@ -318,12 +318,6 @@ class RecMetric(Configured, Metric):
         self.__dict__["_rows_of"] = {**self._rows_of, stem: default}
         self.add_state(self.state_name(stem), [], "cat")
 
-    def _combined(self, name: str, parts: list[Tensor]) -> Tensor:
-        """A tensor state of several metrics as one."""
-        combine: Any = self._reductions[name]
-        combined: Tensor = combine(torch.stack(parts))
-        return combined
-
     def state(self, stem: str) -> Any:
         """The present value of a state."""
         return getattr(self, self._state_names[stem])
@@ -382,9 +376,7 @@ class RecMetric(Configured, Metric):
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> RecMetric:  # noqa: ARG002
         """Follow the module to another device, never to another dtype: a sum in bfloat16 is no sum."""
         self.evaluate_waiting()  # here, where what is known of their items is too
-        torch.nn.Module._apply(self, fn)  # type: ignore[no-untyped-call]
         probe = fn(torch.zeros(1, device=self.device))
-        self._device, self._dtype = probe.device, probe.dtype
 
         def move(tensor: Tensor) -> Tensor:
             if tensor.is_floating_point():  # narrowed before it reaches a device without float64
@@ -392,17 +384,8 @@ class RecMetric(Configured, Metric):
             moved = fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(probe.device)
 
-        for name, default in self._defaults.items():
-            value = getattr(self, name)
-            if isinstance(default, Tensor):
-                self._defaults[name] = move(default)
-                setattr(self, name, move(value))
-            else:
-                setattr(self, name, [move(row) for row in value])
-        for cached in ("_computed", "_forward_cache"):
-            value = getattr(self, cached)
-            if isinstance(value, Tensor):
-                setattr(self, cached, move(value))
+        super()._apply(move)
+        self._dtype = probe.dtype
         return self
 
     def check_device(self, name: str, tensor: object) -> None:
@@ -444,12 +427,12 @@ class RecMetric(Configured, Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
-        before = self.candidates_table()  # a batch is evaluated after a reset
+        before = self.candidates_seen  # a batch is evaluated after a reset
         try:
             with self.unchanged_by_errors():
                 return super().forward(*args, **kwargs)
         finally:
-            self.add_candidates(before)
+            self.candidates_seen = self.candidates_seen | before
 
     @contextmanager
     def unchanged_by_errors(self) -> Generator[None, None, None]:
@@ -497,7 +480,7 @@ class RecMetric(Configured, Metric):
         # a list that a copy of the state may hold is not emptied.
         start = {"_computed": None, "_forward_cache": None, "_cache": None}
         self.__dict__.update(self.empty_states(), **start, _update_count=0, _is_synced=False, _warned=frozenset())
-        self.forget_candidates()
+        self.candidates_seen = frozenset()
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------
@@ -505,14 +488,6 @@ class RecMetric(Configured, Metric):
     def candidates_table(self) -> Tensor | None:
         """What is saved of the candidates, integers; None where all users were ranked among all items."""
         return torch.tensor(sorted(self.candidates_seen)) if self.candidates_seen else None
-
-    def add_candidates(self, table: Tensor | None) -> None:
-        """Remember what a :meth:`candidates_table` says, too."""
-        self.__dict__["candidates_seen"] = self.candidates_seen.union(() if table is None else table.tolist())
-
-    def forget_candidates(self) -> None:
-        """As if nobody had been ranked yet."""
-        self.__dict__["candidates_seen"] = frozenset()
 
     @property
     def metric_state(self) -> dict[str, Any]:
@@ -548,16 +523,14 @@ class RecMetric(Configured, Metric):
         if table is not None and (not isinstance(table, Tensor) or table.is_floating_point()):
             raise ValueError(f"`candidates` of {self.name} must be a tensor of integers, got {table!r}")
         with self.unchanged_by_errors():
-            for name, incoming in self._checked_states(incoming_state).items():
-                mine = getattr(self, name)
-                both = mine + incoming if isinstance(mine, list) else self._combined(name, [mine, incoming])
-                setattr(self, name, both)
-            self.check_joined()
-        self.add_candidates(table)
+            mine = self._copy_state_dict()
+            self.__dict__.update(self._checked_states(incoming_state))
+            self._reduce_states(mine)
+        self.candidates_seen = self.candidates_seen | candidates_of(table)
         self.note_update()
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        super()._reduce_states(incoming_state)  # of forward, which takes everything back after an error
+        super()._reduce_states(incoming_state)  # an error takes everything back
         self.check_joined()
 
     def check_joined(self) -> None:
@@ -639,8 +612,7 @@ class RecMetric(Configured, Metric):
             found = {}
         super()._load_from_state_dict(state_dict, prefix, *others)
         if found:
-            self.forget_candidates()
-            self.add_candidates(candidates)
+            self.candidates_seen = candidates_of(candidates)
             self.note_update()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -677,12 +649,18 @@ class RecMetric(Configured, Metric):
             )
         for name, default in self._defaults.items():
             if isinstance(default, Tensor):
-                gathered = dist_sync_fn(self.__dict__[name], group=process_group)
-                self.__dict__[name] = self._combined(name, gathered)
+                combine: Any = self._reductions[name]
+                self.__dict__[name] = combine(torch.stack(dist_sync_fn(self.__dict__[name], group=process_group)))
 
     @abstractmethod
     def exchange(self, process_group: Any) -> None:
         """Replace the states by those of all processes together."""
+
+
+def candidates_of(table: Tensor | None) -> frozenset[Any]:
+    """What a :meth:`RecMetric.candidates_table` says."""
+    rows = [] if table is None else table.tolist()
+    return frozenset(tuple(row) if isinstance(row, list) else row for row in rows)
 
 
 def kind_of(dtype: torch.dtype) -> str:

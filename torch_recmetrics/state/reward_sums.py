@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_columns, gather_counts, sum_alike
+from torch_recmetrics.core.distributed.collectives import gather_counts
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.scatter import joined, parted, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.rows import HERE, Ranks, RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
 from torch_recmetrics.state.slots import Entries
 
@@ -161,16 +161,21 @@ class RewardSums(RowMetric):
             self.keep_only(self.named())
             self.keep(terms=terms, indexes=users)
 
-    def totals(self) -> tuple[Tensor, Tensor]:
-        """(1 + C + C^2,) of all units, and the largest weight of a row."""
+    def totals(self, ranks: Ranks = HERE) -> tuple[Tensor, Tensor]:
+        """(1 + C + C^2,) of all units, and the largest weight of a row; of ranks, of the users of this one."""
         scatter, largest = self.state("scatter"), self.state("largest")
-        if not self.state("terms"):
+        if not (self.state("terms") or ranks.several):
             return scatter, largest
-        pieces = list(self.counted_pieces())
-        nothing = {stem: self.empty_row(stem) for stem in self.stems}
-        alone = [piece["terms"] for piece in [nothing, *pieces] if piece is nothing or "indexes" not in piece]
-        of_users = [(piece["indexes"], piece["terms"]) for piece in [nothing, *pieces] if "indexes" in piece]
-        units = torch.cat([*alone, by_user(*map(torch.cat, zip(*of_users, strict=True)))[1]])
+        alone, users, of_users = [self.empty_row("terms")], [self.empty_row("indexes")], [self.empty_row("terms")]
+        for piece in self.counted_pieces(ranks):
+            if "indexes" in piece:
+                users.append(piece["indexes"])
+                of_users.append(piece["terms"])
+            else:
+                alone.append(piece["terms"])
+        rows = [torch.cat(users), torch.cat(of_users)]
+        rows = [ranks.sent(column, rows[0]) for column in rows]
+        units = torch.cat([*alone, by_user(*rows)[1]])
         scatter = joined(torch.stack([scatter, rows_scatter(units)]))
         named = [piece["terms"][:, WEIGHT] for piece in self.pieces() if "sample_ids" in piece]
         return scatter, torch.cat([largest, *named]).amax().reshape(1)
@@ -245,21 +250,11 @@ class RewardSums(RowMetric):
             )
 
     def exchange(self, process_group: Any) -> None:
-        waits = bool(sum_alike([self.exchanged], self.numbers(len(self.state("terms"))), process_group))
-        sums = torch.cat([self.state("scatter"), self.state("largest")])
-        parts = gather_counts(sums, process_group)
+        _, n_pieces = self.agreed(len(self.state("terms")), group=process_group)
+        parts = gather_counts(torch.cat(self.totals(Ranks(n_pieces > 0, process_group))), process_group)
         self.set_state("scatter", joined(parts[:, :-1]))
         self.set_state("largest", parts[:, -1].amax().reshape(1))
-        if waits:
-            pieces = self.pieces()
-            self.keep_only()
-            for missing in ("indexes", "sample_ids", None):
-                stems = [stem for stem in self.stems if stem != missing]
-                alike = [piece for piece in pieces if [*piece] == stems]
-                own = [torch.cat([self.empty_row(stem), *(piece[stem] for piece in alike)]) for stem in stems]
-                rows = gather_columns(process_group, *own)
-                if rows[0].shape[0]:
-                    self.keep(**dict(zip(stems, rows, strict=True)))
+        self.keep_only()
 
 
 def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,19 +12,15 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
-from torch_recmetrics.core.distributed.collectives import sum_alike, sum_over_processes
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.moments import (
-    ADDABLE,
     COUNT,
     DENOMINATOR,
     MOMENTS,
     NUMERATOR,
-    addable,
     added,
     combined,
-    from_added,
     moments,
     ratio,
     squares_about,
@@ -33,7 +29,7 @@ from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
+from torch_recmetrics.state.rows import HERE, Ranks, RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
 from torch_recmetrics.state.slots import Entries
 
@@ -143,14 +139,10 @@ class ClickSums(RowMetric):
         squares, n = squares_about(moments_of_classes, centres.movedim(0, -1)), moments_of_classes[..., COUNT].sum(-1)
         return Spread(self.value(sums), error_of(squares.sum(-1), n, denominator), n)
 
-    def _totals(self) -> tuple[Tensor, Tensor]:
+    def _totals(self, ranks: Ranks = HERE) -> tuple[Tensor, Tensor]:
         """The sums of all rows, and for each class what tells their spread."""
-        sums, spread = self._sums_of_samples()
-        return self.state("sums") + sums, added(self.state("spread"), spread)
-
-    def _sums_of_samples(self, group: Any = None, *, everywhere: bool = False) -> tuple[Tensor, Tensor]:
-        sums, spread = torch.zeros_like(self.state("sums")), torch.zeros_like(self.state("spread"))
-        for piece in self.counted_pieces(group, everywhere=everywhere):
+        sums, spread = self.state("sums"), self.state("spread")
+        for piece in self.counted_pieces(ranks):
             rows = piece["sums_of_sample"]
             sums = sums + rows.sum(0)
             several = piece.get("spread_of_sample")  # of samples of one row their sums say it
@@ -162,18 +154,10 @@ class ClickSums(RowMetric):
         return sums, spread
 
     def exchange(self, process_group: Any) -> None:
-        sums = self.state("sums")
-        n_pieces = self.numbers(len(self.state("sample_ids")))
-        vector = torch.cat([n_pieces, sums, addable(self.state("spread")).flatten()])
-        n_pieces, sums, spread = torch.split(sum_alike([self.exchanged], vector, process_group), [1, 4, 2 * ADDABLE])
-        spread = from_added(spread.view(2, ADDABLE))
-        if bool(n_pieces):
-            of_samples, their_spread = self._sums_of_samples(process_group, everywhere=True)
-            vector = torch.cat([of_samples, addable(their_spread).flatten()])
-            of_samples, their_spread = torch.split(sum_over_processes(vector, process_group), [4, 2 * ADDABLE])
-            sums, spread = sums + of_samples, added(spread, from_added(their_spread.view(2, ADDABLE)))
-        self.set_state("sums", sums)
-        self.set_state("spread", spread)
+        (n_named,) = self.agreed(group=process_group)
+        sums, spread = self._totals(Ranks(n_named > 0, process_group))
+        self.set_state("sums", Ranks(True, process_group).summed(sums))
+        self.set_state("spread", Ranks(True, process_group).moments(spread))
         self.keep_only()
 
 

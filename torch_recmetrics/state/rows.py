@@ -1,23 +1,191 @@
-"""The memory of metrics that need all rows at once: a label and a key for each row, five bytes for float32."""
+"""Rows that are kept until all are known: a piece of each update, in lists that hold its columns.
+
+And what metrics of rows with a label share.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
+from torch_recmetrics.core.distributed.collectives import (
+    check_ready,
+    first_everywhere,
+    gather_rows,
+    send_rows,
+    sum_alike,
+    sum_over_processes,
+)
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.moments import MOMENTS
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.moments import MOMENTS, addable, from_added
+from torch_recmetrics.core.tensors.segments import first_of_each
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES
-from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RecMetric, RowsOf
 from torch_recmetrics.state.options import option
 
 T = TypeVar("T")
+VIEWS = ("labels", "weights", "groups", "indexes", "sample_ids")  # perhaps of what the caller may write to later
+
+
+class Ranks(NamedTuple):
+    """The ranks that count rows together, all of which call the same; or this one alone."""
+
+    several: bool = False
+    group: Any = None
+
+    @classmethod
+    def of(cls, metrics: Sequence[Any]) -> Ranks:
+        """Those that the metrics exchange with.
+
+        Raises:
+            ValueError: for metrics that exchange with others than each other.
+        """
+        several = {metric.exchanges for metric in metrics}
+        groups = {id(metric.process_group): metric.process_group for metric in metrics}
+        if len(several) > 1 or len(groups) > 1:
+            raise ValueError("metrics whose users are asked for together must have the same `process_group`")
+        if any(metric.dist_sync_fn is not None for metric in metrics) and several == {True}:
+            raise ValueError("`dist_sync_fn` exchanges sums only: leave it out where values of users are kept")
+        ranks = cls(several.pop(), *groups.values())
+        if ranks.several:
+            check_ready(ranks.group)
+        return ranks
+
+    def first(self, ids: Tensor) -> Tensor:
+        """(n,) bool: True where no lower rank, and no earlier row here, has the same id."""
+        return first_everywhere(ids, self.group) if self.several else first_of_each(ids)
+
+    def joined(self, rows: Tensor) -> Tensor:
+        """The rows of all of them, in the order of the ranks."""
+        return torch.cat(gather_rows(rows, self.group)) if self.several else rows
+
+    def sent(self, rows: Tensor, ids: Tensor) -> Tensor:
+        """Those rows of all of them whose id this rank owns."""
+        return send_rows(rows, ids, self.group) if self.several else rows
+
+    def summed(self, numbers: Tensor) -> Tensor:
+        """The sum of the numbers of all of them."""
+        return sum_over_processes(numbers, self.group) if self.several else numbers
+
+    def moments(self, sums: Tensor) -> Tensor:
+        """(..., 6) the sums of all of them together, see core/tensors/moments.py."""
+        return from_added(self.summed(addable(sums))) if self.several else sums
+
+
+HERE = Ranks()
+
+
+class KeptRows:
+    """What holds such rows: a metric, or a table of a wrapper.
+
+    Each update leaves one piece in every list. A column that is missing leaves an empty piece. A sample id may stand
+    for several rows, and counts once.
+    """
+
+    stems: tuple[str, ...]  # the columns; the first is always there
+    may_lack: tuple[str, ...] = ("weights",)  # columns that an update may leave out
+    device: Any
+    state: Any
+    set_state: Any
+    empty_row: Any
+    exchanged: Any  # what the ranks compare before they exchange states
+
+    def keep(self, rows: Any = None, **columns: Tensor | None) -> None:
+        """Remember rows: a column for each list, given here or an attribute of the rows."""
+        for stem in self.stems:
+            column = columns.get(stem, getattr(rows, stem, None))
+            piece = self.empty_row(stem) if column is None else column.clone() if stem in VIEWS else column
+            self.set_state(stem, [*self.state(stem), piece])
+
+    def keep_only(self, which: Sequence[bool] = ()) -> None:
+        """Forget all pieces but some."""
+        for stem in self.stems:
+            self.set_state(stem, [part for part, kept in zip(self.state(stem), which, strict=False) if kept])
+
+    def named(self) -> list[bool]:
+        """Of each piece whether its rows have sample ids."""
+        return [ids.shape[0] > 0 for ids in self.state("sample_ids")]
+
+    def pieces(self) -> list[dict[str, Tensor]]:
+        """What each update left, by stem, without the columns that are missing."""
+        of_updates = zip(*map(self.state, self.stems), strict=True)
+        columns = [zip(self.stems, parts, strict=True) for parts in of_updates]
+        return [{stem: part.to(self.device) for stem, part in one if part.shape[0]} for one in columns]
+
+    def counted_pieces(self, ranks: Ranks = HERE, *, named: bool | None = None) -> Iterator[dict[str, Tensor]]:
+        """The pieces, without rows whose sample id came before.
+
+        Args:
+            ranks: among which a sample id counts once.
+            named: True for the pieces with sample ids alone, False for the others alone.
+        """
+        pieces = [piece for piece in self.pieces() if piece and named in (None, "sample_ids" in piece)]
+        none = torch.zeros(0, dtype=torch.int64, device=self.device)
+        parts = [piece.get("sample_ids", none) for piece in pieces]
+        counted = counted_ids(torch.cat([none, *parts]), ranks)
+        for piece, of_ids in zip(pieces, torch.split(counted, [part.shape[0] for part in parts]), strict=True):
+            if of_ids.shape[0]:
+                n_rows = piece[self.stems[0]].shape[0]
+                piece = self.selected(piece, of_ids.repeat_interleave(n_rows // of_ids.shape[0]))
+            if piece[self.stems[0]].shape[0]:
+                yield piece
+
+    def agreed(self, *numbers: float, group: Any) -> list[float]:
+        """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
+        here = [any(self.named()), *numbers]
+        vector = torch.tensor(here, dtype=accumulator_dtype(self.device), device=self.device)
+        summed: list[float] = sum_alike([self.exchanged], vector, group).tolist()
+        return summed
+
+    def selected(self, piece: dict[str, Tensor], counted: Tensor) -> dict[str, Tensor]:
+        """Those rows of a piece that count, (R,) bool, without their sample ids."""
+        return {stem: part[counted] for stem, part in piece.items() if stem != "sample_ids"}
+
+    def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
+        """Whether parallel pieces, by stem, can be of the same rows."""
+        sizes = {stem: piece.shape[0] for stem, piece in pieces.items()}
+        n_rows, n_ids = sizes[self.stems[0]], sizes.pop("sample_ids")
+        may_lack = {sizes.pop(stem, 0) for stem in self.may_lack}
+        return may_lack <= {0, n_rows} and {*sizes.values()} == {n_rows} and n_rows % (n_ids or 1) == 0
+
+
+# So many rows that are left out, and half of all, are more than any sampler repeats.
+MANY_REPEATED = 100
+
+
+def counted_ids(ids: Tensor, ranks: Ranks) -> Tensor:
+    """(M,) bool: whether a row with this id counts: on the lowest rank that has it, and there where it came first."""
+    counted = ranks.first(ids)
+    warn_of_many_repeated(counted)
+    return counted
+
+
+def warn_of_many_repeated(counted: Tensor) -> None:
+    """Say it where half of the rows of a process had come before: their ids are rarely those of rows in the data set.
+
+    Args:
+        counted: (R,) bool, False for rows that are left out.
+    """
+    if counted.shape[0] < MANY_REPEATED or counted.device.type == "meta":
+        return
+    left_out = counted.shape[0] - int(counted.sum())
+    if left_out >= MANY_REPEATED and 2 * left_out >= counted.shape[0]:
+        warnings.warn(
+            f"{left_out} of {counted.shape[0]} rows count no second time, because their `sample_ids` had come before: "
+            "these must be unique in the data set, neither the place in a batch nor a user who has several rows, each "
+            "process must read rows of its own, and the metric must be reset after each epoch",
+            UserWarning,
+            stacklevel=check.callers_level(),
+        )
+
+
 COLUMNS = {  # those of rows whose values are no int64
     "keys": RowsOf(dtypes=SCORE_DTYPES),
     "labels": RowsOf(torch.bool),

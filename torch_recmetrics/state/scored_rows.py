@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, ClassVar
@@ -20,8 +21,8 @@ from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.rows import RowMetric
-from torch_recmetrics.state.slot_rows import AucTable
+from torch_recmetrics.state.rows import Ranks, RowMetric
+from torch_recmetrics.state.slot_rows import AucTable, check_one_dtype
 
 # So many rows or updates wait to be counted into bins where that costs a pass over all bins: while others hold the
 # histogram, it must be made anew.
@@ -129,12 +130,7 @@ class ScoredRows(RowMetric):
 
     def _check_one_dtype(self, *others: torch.dtype) -> None:
         """Bins of scores of two dtypes do not match."""
-        if self.num_bins is None:
-            return
-        seen = {SCORE_DTYPES[keys.dtype] for keys in (*self.state("keys"), *self.state("count_keys"))}
-        names = sorted({str(dtype).removeprefix("torch.") for dtype in (*seen, *others)})
-        if len(names) > 1:
-            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {' and '.join(names)}")
+        check_one_dtype(self.num_bins, itertools.chain(self.state("keys"), self.state("count_keys")), others)
 
     def compute(self) -> Tensor:
         """The value, 0-dim float64; nan where a class that it needs is missing. Bins that are too few warn once."""
@@ -250,7 +246,7 @@ class ScoredRows(RowMetric):
 
     def scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
         """All that is held; a sample id counts once."""
-        parts = rows_of(self.counted_pieces(group, everywhere=everywhere))
+        parts = rows_of(self.counted_pieces(Ranks(everywhere, group)))
         return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
 
     @abstractmethod

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_rows
 from torch_recmetrics.core.tensors.poisson import seeded
 from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Jackknife, Spread
 from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.rows import HERE, Ranks
 from torch_recmetrics.state.slots import COUNTED, SlotTable
 
 # Lists wait until they hold so many ids.
@@ -34,15 +34,11 @@ class CountTable(SlotTable):
     def arrange(self) -> None:
         self.n_items, self.width = self.metric.list_shape
         self.columns = {"lists": RowsOf(torch.int32, (self.width,)) if self.drawn else RowsOf(columns=(0,))}
+        self.lists = {} if self.drawn else {"pairs": RowsOf(columns=(2,))}
 
     @classmethod
     def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003
         return metric.list_shape
-
-    def declare(self) -> None:
-        super().declare()
-        if not self.drawn:
-            self.add("pairs", RowsOf(columns=(2,)))
 
     def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:  # noqa: ARG002
         """Add the (U, <= K) lists of a prepared update, padded with -1."""
@@ -57,11 +53,11 @@ class CountTable(SlotTable):
             self.set_state("pairs", [self.total(named=False)])
             self.keep_only(self.named())
 
-    def total(self, group: Any = None, *, everywhere: bool = False, named: bool | None = None) -> Tensor:
+    def total(self, ranks: Ranks = HERE, *, named: bool | None = None) -> Tensor:
         """(P, 2) int64: pairs of slot and item, packed into one ascending number, and how many lists hold each."""
         stride = self.n_items + 2
-        found = [] if everywhere else list(self.state("pairs"))
-        for piece in self.counted_pieces(group, everywhere=everywhere, named=named):
+        found = list(self.state("pairs"))
+        for piece in self.counted_pieces(ranks, named=named):
             rows, slots = piece["entries"].unbind(1)
             lists = piece["lists"].to(torch.int64)[rows]
             start = slots * stride
@@ -77,10 +73,9 @@ class CountTable(SlotTable):
         if self.drawn:
             self.gather(process_group)
             return
-        parts = [self.total(named=False)]
-        if self.agreed(group=process_group)[0]:
-            parts.append(self.total(process_group, everywhere=True, named=True))
-        self.set_state("pairs", [merged(torch.cat(gather_rows(merged(torch.cat(parts)), process_group)))])
+        (n_named,) = self.agreed(group=process_group)
+        pairs = self.total(Ranks(n_named > 0, process_group))
+        self.set_state("pairs", [merged(Ranks(True, process_group).joined(pairs))])
         self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,13 +12,13 @@ from torch import Tensor
 from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by, sides_by
 from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels
-from torch_recmetrics.core.distributed.collectives import gather_rows, send_rows, sum_over_processes
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
-from torch_recmetrics.core.tensors.moments import addable, from_added, moments_by
+from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.core.tensors.segments import order_by, run_starts
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
 from torch_recmetrics.state.intervals import Resamples, Spread, spread_of
 from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.rows import HERE, Ranks
 from torch_recmetrics.state.slots import Entries, SlotTable, by_slot
 
 EntryColumns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of slot, group, key, label and weight
@@ -27,16 +27,10 @@ EntryColumns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of slot, group, 
 class RowTable(SlotTable):
     """The rows of an AUC: 5 to 13 bytes each, 16 for each slice that a row is in, and 16 for all."""
 
-    verdict: RowsOf | None = RowsOf(torch.float64, (0,))  # of all processes, between sync and unsync
-
     def arrange(self) -> None:
         keys = RowsOf(dtypes=(torch.int64,) if self.keyed else SCORE_DTYPES)
         self.columns = {"keys": keys, "labels": RowsOf(torch.bool), "weights": RowsOf(torch.float64)}
-
-    def declare(self) -> None:
-        super().declare()
-        if self.verdict is not None:
-            self.add("verdict", self.verdict)
+        self.lists = {"verdict": RowsOf(torch.float64, (0,))}  # of all processes, between sync and unsync
 
     @property
     def num_bins(self) -> int | None:
@@ -44,19 +38,12 @@ class RowTable(SlotTable):
         return n_bins
 
     def check_joined(self) -> None:
-        self.check_dtype()
-
-    def check_dtype(self, *others: torch.dtype) -> None:
-        """Bins of scores of two dtypes do not match."""
-        seen = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")} | {*others}
-        if self.num_bins is not None and len(seen) > 1:
-            words = " and ".join(sorted(str(one).removeprefix("torch.") for one in seen))
-            raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {words}")
+        check_one_dtype(self.num_bins, self.state("keys"))
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         clicks, rows, groups, shape = self.metric.rows_of_update(given)
         slices = entries(shape, rows)
-        self.check_dtype(clicks.preds.dtype)
+        check_one_dtype(self.num_bins, self.state("keys"), [clicks.preds.dtype])
         return functools.partial(self.count_clicks, clicks, groups, slices)
 
     def count_clicks(self, clicks: Any, groups: Tensor | None, slices: Tensor | None) -> None:
@@ -66,10 +53,15 @@ class RowTable(SlotTable):
         weights = exact(torch.ones_like(clicks.labels)) if clicks.weights is None and self.keyed else clicks.weights
         self.keep(clicks, entries=entries, keys=keys, weights=weights, groups=groups)
 
-    def entry_rows(self, group: Any = None, *, everywhere: bool = False) -> EntryColumns:
+    def judged_once(self, judge: Callable[[], Tensor]) -> Tensor:
+        """What was judged of the rows of all processes, or what is of those here."""
+        synced = self.state("verdict")
+        return synced[0].to(self.device) if synced else judge()
+
+    def entry_rows(self, ranks: Ranks = HERE) -> EntryColumns:
         """For each entry: slot, group (0 where there are none), comparable key, label and weight."""
         found = []
-        for piece in self.counted_pieces(group, everywhere=everywhere):
+        for piece in self.counted_pieces(ranks):
             rows, slots = piece["entries"].unbind(1)
             keys = comparable(piece["keys"], self.num_bins)[rows]
             labels = piece["labels"][rows]
@@ -88,11 +80,21 @@ class RowTable(SlotTable):
         n_named, *used = self.agreed(*(dtype in seen for dtype in dtypes), group=process_group)
         if self.num_bins is not None and sum(number > 0 for number in used) > 1:
             raise ValueError("`preds` must have one dtype on all ranks with `num_bins`")
-        columns = self.entry_rows(process_group, everywhere=n_named > 0)
+        columns = self.entry_rows(Ranks(n_named > 0, process_group))
         slots, groups, keys, labels, weights = columns
         packed = torch.stack([slots, groups, keys, labels.to(torch.int64), float_bits(weights)], 1)
-        slots, groups, keys, labels, bits = send_rows(packed, columns[owner], process_group).unbind(1)
+        slots, groups, keys, labels, bits = Ranks(True, process_group).sent(packed, columns[owner]).unbind(1)
         return slots, groups, keys, labels.to(torch.bool), bits_float(bits)
+
+
+def check_one_dtype(num_bins: int | None, keys: Iterable[Tensor], dtypes: Iterable[torch.dtype] = ()) -> None:
+    """Bins of scores of two dtypes do not match: refuse keys of several, and of others than these dtypes of scores."""
+    if num_bins is None:
+        return
+    seen = {*(SCORE_DTYPES[some.dtype] for some in keys), *dtypes}
+    if len(seen) > 1:
+        words = " and ".join(sorted(str(one).removeprefix("torch.") for one in seen))
+        raise ValueError(f"`preds` must keep one dtype with `num_bins`, got {words}")
 
 
 def comparable(keys: Tensor, num_bins: int | None) -> Tensor:
@@ -113,7 +115,7 @@ class AucTable(RowTable):
         super().arrange()
         self.clustered = bool(getattr(self.metric, "clustered", False))
         if self.drawn:
-            self.verdict = None
+            self.lists = {}
         elif self.clustered:
             self.columns = {**self.columns, "groups": RowsOf()}
 
@@ -149,8 +151,7 @@ class AucTable(RowTable):
         return found
 
     def spreads(self) -> dict[str, Spread]:
-        synced = self.state("verdict")
-        verdict = synced[0].to(self.device) if synced else self.judged(*self.entry_rows())
+        verdict = self.judged_once(lambda: self.judged(*self.entry_rows()))
         return {name: Spread(*verdict.unbind(1)) for name in self.members}
 
     def exchange(self, process_group: Any) -> None:
@@ -159,7 +160,7 @@ class AucTable(RowTable):
             return
         here = self.judged(*self.owned_rows(process_group, owner=0))
         # All rows of a slot are on one rank; the others add nothing to it.
-        summed = sum_over_processes(torch.where(here[:, 2:] > 0, here, 0), process_group)
+        summed = Ranks(True, process_group).summed(torch.where(here[:, 2:] > 0, here, 0))
         values = torch.where(summed[:, 2:] > 0, summed[:, :2], float("nan"))
         self.set_state("verdict", [torch.cat([values, summed[:, 2:]], 1)])
         self.keep_only()
@@ -208,7 +209,7 @@ class GroupTable(RowTable):
         super().arrange()
         self.columns = {**self.columns, "groups": RowsOf()}
         if self.drawn:
-            self.verdict = RowsOf(columns=(4,))
+            self.lists = {"verdict": RowsOf(columns=(4,))}
 
     def groups(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(G, 4) int64: slot, number, value and weight of the groups of these rows, floats bit by bit; ascending."""
@@ -230,20 +231,18 @@ class GroupTable(RowTable):
     def exchange(self, process_group: Any) -> None:
         table = self.groups(*self.owned_rows(process_group, owner=1))
         if self.drawn:
-            everywhere = torch.cat(gather_rows(table, process_group))
+            everywhere = Ranks(True, process_group).joined(table)
         else:
-            everywhere = from_added(sum_over_processes(addable(self.summed(table)), process_group))
+            everywhere = Ranks(True, process_group).moments(self.summed(table))
         self.set_state("verdict", [everywhere])
         self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:
-        synced = self.state("verdict")
-        sums = synced[0].to(self.device) if synced else self.summed(self.groups(*self.entry_rows()))
+        sums = self.judged_once(lambda: self.summed(self.groups(*self.entry_rows())))
         return dict.fromkeys(self.members, spread_of(sums))
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
-        synced = self.state("verdict")
-        table = synced[0].to(self.device) if synced else self.groups(*self.entry_rows())
+        table = self.judged_once(lambda: self.groups(*self.entry_rows()))
         sums = self.summed(table[order_by(table[:, 0], table[:, 1])])
         values = (sums[:, :-1, 0] / sums[:, :-1, 1]).unbind(0)
         resamples = list(map(Resamples, values, (sums[:, -1, 0] > 1).tolist()))

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import (
-    gather_rows,
-    send_rows,
-    sum_alike,
-    sum_over_processes,
-)
 from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows, read_lists, unpack
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import (
-    ADDABLE,
     COUNT,
     DENOMINATOR,
     MOMENTS,
     NUMERATOR,
-    addable,
     added,
     combined,
-    from_added,
     moments_by,
 )
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
+from torch_recmetrics.state.kept_users import evaluated
 from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.slots import SlotTable
-from torch_recmetrics.state.sync import sum_of_users
 
 # Rows wait until there are as many, or twice as many as slots. So the sums of all slots are written anew so seldom that
 # their number does not show in the time of an update.
@@ -51,7 +42,6 @@ class SumTable(SlotTable):
     """
 
     of_sums = "sums"  # the name of their state
-    flat_stems: Mapping[str, int] = MappingProxyType({})  # of the states of flat rows, how many columns each has
     keeps_rows = False  # whether all rows wait, until those of every rank are known
 
     def arrange(self) -> None:
@@ -149,35 +139,25 @@ class SumTable(SlotTable):
 
     def total(self, *, named: bool | None = None) -> Tensor:
         """The sums, and those of the rows that wait; of all, or only of those without sample ids."""
-        if not any(map(self.state, ("entries", *self.flat_stems))):
+        if not any(map(self.state, ("entries", *self.lists))):
             return self.sums
         entries, columns = self.all_rows() if named is None else self.rows(named=named)
         if self.drawn:  # by the keys, so that the sums depend on no split
             entries = entries[order_by(*self.entry_columns(entries)[1:])]
         return self.added(self.sums, self.summed(entries, columns))
 
-    @property
-    def gathers(self) -> bool:
-        """Whether every rank gets all rows that wait, and their sums are not exchanged alone."""
-        return self.drawn or self.keeps_rows
-
     def sums_everywhere(self, process_group: Any) -> Tensor:
         """The present sums of all ranks."""
-        return sum_over_processes(self.sums, process_group)
+        return Ranks(True, process_group).summed(self.sums)
 
     def exchange(self, process_group: Any) -> None:
-        if self.gathers:
+        if self.drawn or self.keeps_rows:
             self.gather(process_group)
             self.sums = self.sums_everywhere(process_group)
             return
-        sums = self.total(named=False)
-        vector = torch.cat([self.holder.numbers(any(self.named())), addable(sums).flatten()])
-        summed = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, process_group)
-        total = from_added(summed[1:].view(*sums.shape[:-1], ADDABLE))
-        if bool(summed[0]):
-            named = addable(self.summed(*self.rows(process_group, everywhere=True, named=True)))
-            total = added(total, from_added(sum_over_processes(named, process_group)))
-        self.sums = total
+        (n_named,) = self.agreed(group=process_group)
+        here = self.added(self.sums, self.summed(*self.rows(Ranks(n_named > 0, process_group))))
+        self.sums = Ranks(True, process_group).moments(here)
         self.keep_only()
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
@@ -200,7 +180,8 @@ class MeanTable(SumTable):
     def arrange(self) -> None:
         super().arrange()
         # Of `indexes` (P, 2): a user, and a slice that it is in.
-        self.flat_stems = {"packed": 0, "indexes": 2} if self.sliced else {"packed": 0}
+        packed, pairs = RowsOf(columns=(0,)), RowsOf(columns=(2,))
+        self.lists = {"packed": packed, "indexes": pairs} if self.sliced else {"packed": packed}
         self.keeps_rows = any(member.keeps_values for member in self.members.values())
 
     @classmethod
@@ -215,11 +196,6 @@ class MeanTable(SumTable):
     def sizes(self) -> list[int]:
         """How many numbers each member has."""
         return [member.n_parts for member in self.members.values()]
-
-    def declare(self) -> None:
-        super().declare()
-        for stem, width in self.flat_stems.items():
-            self.add(stem, RowsOf(columns=(width,)))
 
     def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
         """Add the users, or the flat rows, of a prepared update."""
@@ -241,7 +217,7 @@ class MeanTable(SumTable):
         """(P, 2) user and slice; None where there are no slices."""
         return self.holder.joined("indexes" + self.suffix) if self.sliced else None
 
-    def of_flat(self, packed: Tensor, pairs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    def of_flat(self, packed: Tensor, pairs: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
         """The entries and the columns of users all of whose rows are here."""
         evaluator = self.holder.evaluator
         checks = check.ValueChecks(evaluator.validate_args)
@@ -263,53 +239,33 @@ class MeanTable(SumTable):
         return torch.cat([entries, flat]), [torch.cat(both) for both in zip(columns, numbers, strict=True)]
 
     def exchange(self, process_group: Any) -> None:
+        ranks = Ranks(True, process_group)
+        packed, wide = self.state("packed"), any(part.shape[1] == WIDE for part in self.state("packed"))
+        _, n_flat, n_wide = self.agreed(len(packed), wide, group=process_group)
+        if n_flat:  # the rank that owns a user evaluates it, and has it as one whose values were given
+            both = joined_rows(packed, self.device, WIDE if n_wide else NARROW), self.pairs()
+            rows = [ranks.sent(part, part[:, 0]) for part in both if part is not None]
+            entries, columns = evaluated(lambda: self.of_flat(*rows), ranks, self.device, "count")
+            for stem in self.lists:
+                self.set_state(stem, [])
+            self.keep(entries=entries, **dict(zip(self.columns, columns, strict=True)))
         super().exchange(process_group)
-        wide = any(part.shape[1] == WIDE for part in self.state("packed"))
-        has = self.holder.numbers(len(self.state("packed")), wide)
-        n_flat, n_wide = sum_over_processes(has, process_group).tolist()
-        if not n_flat:
-            return
-        both = joined_rows(self.state("packed"), self.device, WIDE if n_wide else NARROW), self.pairs()
-        rows = [part for part in both if part is not None]
-        if self.gathers:  # every rank has all rows, and finds the same values
-            for stem, part in zip(self.flat_stems, rows, strict=True):
-                self.set_state(stem, [torch.cat(gather_rows(part, process_group))])
-            return
-        packed, pairs = (send_rows(part, part[:, 0], process_group) for part in rows)
-        shape = (*self.sums.shape[:-1], ADDABLE)
-        summed = sum_of_users(
-            lambda: addable(self.summed(*self.of_flat(packed, pairs))), shape, self.device, process_group
-        )
-        self.sums = added(self.sums, from_added(summed))
-        for stem in self.flat_stems:
-            self.set_state(stem, [])
 
     # Values
 
     def spreads(self) -> dict[str, Spread]:
         total = self.total()
         found: list[Spread] = []
-        of_slots: Iterable[Any] = self._values_of_slots() if self.keeps_rows else itertools.repeat(None)
-        members = self.members.values()
-        for member, sums, of_users in zip(members, torch.split(total, self.sizes, 1), of_slots, strict=False):
-            values = of_users if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
-            if member.has_interval:
-                of_each = (values, standard_error(sums), sums[..., COUNT], sums)
-                found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=True))
-            else:
-                for place in range(len(member.value_labels) or 1):
-                    own = values[:, place]
-                    found.append(Spread(own, torch.full_like(own, float("nan")), sums[:, place, COUNT]))
+        of_users = self.replicates() if self.keeps_rows else {}
+        for (name, member), sums in zip(self.members.items(), torch.split(total, self.sizes, 1), strict=True):
+            values = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
+            if member.keeps_values:
+                of_results = [of_users[result] for result in self.holder.result_names(name, member)]
+                values = torch.stack([torch.cat([one.values for one in slots]) for slots in of_results], 1)
+            errors = standard_error(sums) if member.has_interval else torch.full_like(values, float("nan"))
+            of_each = (values, errors, sums[..., COUNT], sums)
+            found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=False))
         return dict(zip(self.results, found, strict=True))
-
-    def _values_of_slots(self) -> list[Tensor]:
-        """For each member (S + 1, C), what the values of the users of a slot come to."""
-        slots = list[list[Tensor]]()
-        for _, numerators, denominators in self.units_by_slot():
-            parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
-            each = zip(self.members.values(), *parts, strict=True)
-            slots.append([value_of_users(metric, own, of_users, of_users[:, 0]) for metric, own, of_users in each])
-        return [torch.stack(of_member) for of_member in zip(*slots, strict=True)]
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
         numerators, denominators = sums.chunk(2, -1)
@@ -328,20 +284,20 @@ class MeanTable(SumTable):
         slots = [self._of_values(*units) for units in self.units_by_slot()]
         return {name: list(of_each) for name, of_each in zip(self.results, zip(*slots, strict=True), strict=True)}
 
-    def _of_values(self, keys: Tensor, numbers: Tensor) -> list[Resamples]:
-        """Of each value, the replicates of users."""
+    def _of_values(self, keys: Tensor, *columns: Tensor) -> list[Resamples]:
+        """Of each value, the replicates of users; where none are drawn, there is that of all of them alone."""
+        numbers = torch.cat(columns, 1)
         numerators, denominators = numbers.chunk(2, 1)
         found: list[Tensor] = []
         drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(keys, first, last).unbind(1))
-        for weights in drawn:
+        for weights in map(exact, drawn):
             values: list[Tensor] = []
             parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
             for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
-                if isinstance(metric.aggregation, str):
+                if metric.keeps_values:
                     values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
-                else:  # a function knows no weights: a user comes as often as it was drawn
-                    own, of_users = (c.repeat_interleave(weights.to(torch.int64), 0) for c in (own, of_users))
-                    values.append(value_of_users(metric, own, of_users, torch.ones_like(of_users[:, 0])))
+                else:
+                    values.append(metric.value_of((weights @ own) / (weights @ of_users)))
             found.append(torch.cat(values))
         several = (self.counted(numbers).sum(0) > 1).tolist()
         return list(map(Resamples, torch.stack(found, 1), several))

@@ -15,13 +15,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_columns, sum_alike
+from torch_recmetrics.core.distributed.collectives import gather_columns
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
-from torch_recmetrics.state.kept_rows import KeptRows
 from torch_recmetrics.state.metric import RecMetric, RowsOf
+from torch_recmetrics.state.rows import HERE, KeptRows, Ranks
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
 COUNTED = 1 << 23  # numbers of a block of replicates
@@ -55,6 +55,7 @@ class SlotTable(KeptRows):
     of_users: ClassVar[bool] = False  # whether its rows are the users that one evaluator ranks for all
     has_keys: ClassVar[bool] = True  # whether entries hold the keys of what is drawn
     columns: Mapping[str, RowsOf] = MappingProxyType({})  # of the rows; the first is always there
+    lists: Mapping[str, RowsOf] = MappingProxyType({})  # what else is held in lists
     offset = 0  # places that were taken before a state was put aside
 
     def __init__(self, holder: Any, members: dict[str, Any], place: int, slots: Slots) -> None:
@@ -121,7 +122,7 @@ class SlotTable(KeptRows):
     def declare(self) -> None:
         """Add the states."""
         own = {"entries": RowsOf(columns=(self.entry_width,)), "sample_ids": RowsOf()}
-        for stem, rows in (*self.columns.items(), *own.items()):
+        for stem, rows in (*self.columns.items(), *own.items(), *self.lists.items()):
             self.add(stem, rows)
         if self.keyed:
             self.add("places", torch.zeros(1, dtype=torch.int64, device=self.device))
@@ -133,6 +134,11 @@ class SlotTable(KeptRows):
     def set_state(self, stem: str, value: Any) -> None:
         """Replace a state."""
         self.holder.set_state(stem + self.suffix, value)
+
+    @property
+    def exchanged(self) -> str:
+        """What the ranks compare before they exchange states."""
+        return f"{self.holder.exchanged} {self.suffix}"
 
     @property
     def device(self) -> torch.device:
@@ -194,9 +200,9 @@ class SlotTable(KeptRows):
         """All rows of a piece, with the entries of those that count."""
         return {**piece, "entries": piece["entries"][counted[piece["entries"][:, 0]]]}
 
-    def rows(self, group: Any = None, **which: Any) -> tuple[Tensor, list[Tensor]]:
+    def rows(self, ranks: Ranks = HERE, *, named: bool | None = None) -> tuple[Tensor, list[Tensor]]:
         """The entries of all rows that wait and count, see :meth:`counted_pieces`, and the columns of these rows."""
-        pieces, found, offset = list(self.counted_pieces(group, **which)), [self.empty_row("entries")], 0
+        pieces, found, offset = list(self.counted_pieces(ranks, named=named)), [self.empty_row("entries")], 0
         for piece in pieces:
             entries = piece["entries"]
             found.append(torch.cat([entries[:, :1] + offset, entries[:, 1:]], 1) if offset else entries)
@@ -217,18 +223,12 @@ class SlotTable(KeptRows):
         sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
         yield from zip(*(torch.split(column, sizes) for column in units), strict=True)
 
-    def agreed(self, *numbers: float, group: Any) -> list[float]:
-        """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
-        vector = self.holder.numbers(any(self.named()), *numbers)
-        summed: list[float] = sum_alike([f"{self.holder.exchanged} {self.suffix}"], vector, group).tolist()
-        return summed
-
     def gather(self, group: Any) -> None:
         """Let every rank have the rows of all that wait and count; which had an id does not matter any more."""
         n_named, n_pieces = self.agreed(len(self.state("entries")), group=group)
         if not n_pieces:
             return
-        entries, columns = self.rows(group, everywhere=n_named > 0)
+        entries, columns = self.rows(Ranks(n_named > 0, group))
         rest, *gathered = gather_columns(group, entries[:, 1:], *(column[entries[:, 0]] for column in columns))
         rows = torch.arange(rest.shape[0], device=self.device)
         if self.keyed:
@@ -258,8 +258,7 @@ class SlotTable(KeptRows):
         """(S + 1, R + 2, C): of each slot the sums of its (U, C) numbers with the weights of each replicate, and
         without; and behind them in how many units there is something to count, (U, m) bool, padded with 0."""
         found = numbers.new_zeros((self.slots.number, self.slots.num_replicates + 2, numbers.shape[1]))
-        every: list[tuple[int, Any]] = [(0, slice(None))]
-        for slot, places in by_slot(slots) if self.sliced else every:
+        for slot, places in by_slot(slots):
             found[slot, :-1] = self.weighted_sums(keys[places], numbers[places])
             found[slot, -1, : counted.shape[1]] = counted[places].sum(0, dtype=found.dtype)
         return found

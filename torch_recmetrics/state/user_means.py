@@ -22,12 +22,12 @@ from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATO
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import Spread, spread_of
-from torch_recmetrics.state.kept_users import KeptUsers, Ranks, kept_users, user_values
+from torch_recmetrics.state.kept_users import KeptUsers, kept_users, totals, user_values
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
+from torch_recmetrics.state.rows import HERE, Ranks
 from torch_recmetrics.state.slot_sums import MeanTable
-from torch_recmetrics.state.sync import local_totals, synced_totals
 from torch_recmetrics.users.user_values import UserValues
 
 CUTOFF = "Cutoff K >= 1; None for the whole list."  # what ``top_k`` is
@@ -54,7 +54,7 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
 
     Args:
         values: (U,), nan where undefined.
-        weights: (U,) >= 0; users of weight 0 are left out.
+        weights: (U,) >= 0; users of weight 0 are left out. A function gets a user as often as the weight says.
         aggregation: ``"median"`` is the least value that users of at least half of the weight do not exceed, without
             weights torch's, the lower of the two in the middle.
     """
@@ -63,9 +63,7 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
     if not values.shape[0]:
         return values.new_full((), float("nan"))
     if not isinstance(aggregation, str):
-        return checked_number(aggregation(values), values)
-    if aggregation == "mean":  # beside others in one bootstrap
-        return (values * weights).sum() / weights.sum()
+        return checked_number(aggregation(values.repeat_interleave(weights.to(torch.int64))), values)
     if aggregation == "median":
         order = order_by(values, weights)  # by weight too: sums do not depend on who came first
         reached = weights[order].cumsum(0)
@@ -144,7 +142,7 @@ class UserMeans(UserMeasure):
     def _columns(self) -> Tensor:
         """(columns,): the value under each tie rule that is kept."""
         if self.keeps_values:
-            users = self._users(Ranks(several=False))
+            users = self._users(HERE)
             return self.value_of_users(users.values, users.weights)
         total = self.total()
         return total[:, NUMERATOR] / total[:, DENOMINATOR]
@@ -200,7 +198,7 @@ class UserMeans(UserMeasure):
         """(columns, 6): the sums of everything that it holds in this process."""
         total: Tensor = self.state("sums")
         if self.state("rows") or self.state("sample_ids"):
-            total = local_totals([self])[0] if self.fused is None else self.fused.local_total(self)
+            total = totals([self])[0] if self.fused is None else self.fused.local_total(self)
         return total
 
     def exchange(self, process_group: Any) -> None:
@@ -211,7 +209,7 @@ class UserMeans(UserMeasure):
         elif self.fused is not None:
             self.set_state("sums", self.fused.synced_total(self, process_group))
         else:
-            self.set_state("sums", synced_totals([self], process_group)[0])
+            self.set_state("sums", totals([self], Ranks(True, process_group))[0])
         for stem in LISTS:
             self.set_state(stem, [])
 

@@ -109,7 +109,7 @@ class UserBootstrap(Wrapper):
 
         All ranks must call it.
         """
-        slots = self.read(self.drawn_slots).items()
+        slots = self.read(self.of_slots).items()
         return self.arranged({name: [one.values[:-1] for one in of_each] for name, of_each in slots})
 
     def spread(self) -> Spread:

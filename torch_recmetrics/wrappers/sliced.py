@@ -244,8 +244,8 @@ class Sliced(Wrapper):
         """Of each value that of every slot, and the metric that it is of."""
         members = self.results
         if self.layer("draws") is None:
-            return {name: (spread.value, members[name]) for name, spread in self.spreads().items()}
-        slots = self.drawn_slots().items()
+            return {name: (spread.value, members[name]) for name, spread in self.of_slots().items()}
+        slots = self.of_slots().items()
         return {name: (torch.stack([one.values[-1] for one in of_each]), members[name]) for name, of_each in slots}
 
     def worst(self) -> Any:
@@ -304,7 +304,7 @@ class Sliced(Wrapper):
             drawn.spread()  # says where they are
         if not self.has_names and not self.has_interval:
             next(iter(members.values())).spread()  # says why there is none
-        spreads = self.spreads().items()
+        spreads = self.of_slots().items()
         return self.by_slice({n: read(spread, members[n]) for n, spread in spreads if members[n].has_interval})
 
 

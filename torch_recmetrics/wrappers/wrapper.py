@@ -19,7 +19,7 @@ from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
-from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranking_metric import RankingMetric
 from torch_recmetrics.state.slots import Slots, SlotTable
 
 POSITIONS = ("preds", "target", "indexes")  # of the arguments of a collection
@@ -143,10 +143,8 @@ class Wrapper(RecMetric):
     @functools.cached_property
     def evaluator(self) -> Evaluator | None:
         """What ranks and evaluates for all members that read the one ranking."""
-        members = self.members.values()
-        means = [member for member in members if isinstance(member, UserMeasure)]
-        counters = [member for member in members if isinstance(member, ListCounter)]
-        return Evaluator(means, counters) if means or counters else None
+        members = [member for member in self.members.values() if isinstance(member, RankingMetric)]
+        return Evaluator(members) if members else None
 
     # -- options and names --------------------------------------------------------------------------------------------
 
@@ -252,12 +250,12 @@ class Wrapper(RecMetric):
         """Of each value what it comes to in every slot: a 0-dim tensor, or where users are drawn a dict of RESULTS."""
         drawn = self.layer("draws")
         if drawn is None:
-            return {name: list(spread.value.unbind(0)) for name, spread in self.spreads().items()}
+            return {name: list(spread.value.unbind(0)) for name, spread in self.of_slots().items()}
         return {
             name: [
                 dict(zip(RESULTS, (one.values[-1].clone(), *one.interval(drawn.level)), strict=True)) for one in of_each
             ]
-            for name, of_each in self.drawn_slots().items()
+            for name, of_each in self.of_slots().items()
         }
 
     def arranged(self, found: dict[str, list[Any]]) -> Any:
@@ -270,14 +268,11 @@ class Wrapper(RecMetric):
         """Something of each value; of a single one it alone."""
         return found if self.has_names else next(iter(found.values()))
 
-    def spreads(self) -> dict[str, Any]:
-        """Of each value that of all slots, where nothing is drawn."""
-        found = {name: spread for table in self.tables for name, spread in table.spreads().items()}
-        return {name: found[name] for name in self.results}
-
-    def drawn_slots(self) -> dict[str, Any]:
-        """Of each value the replicates of every slot."""
-        found = {name: slots for table in self.tables for name, slots in table.replicates().items()}
+    def of_slots(self) -> dict[str, Any]:
+        """Of each value the spread of all slots, or where users are drawn the replicates of every slot."""
+        found: dict[str, Any] = {}
+        for table in self.tables:
+            found |= table.spreads() if self.layer("draws") is None else table.replicates()
         return {name: found[name] for name in self.results}
 
     def inner_name(self, key: str) -> str:
@@ -325,15 +320,13 @@ class Wrapper(RecMetric):
         for table in self.tables:
             table.exchange(process_group)
 
-    def candidates_table(self) -> Tensor | None:
+    @property
+    def candidates_seen(self) -> frozenset[Any]:
+        """Those of its members, each with the place of the member."""
         seen = [member.candidates_seen for member in self.members.values()]
-        pairs = [(place, number) for place, numbers in enumerate(seen) for number in sorted(numbers)]
-        return torch.tensor(pairs) if pairs else None
+        return frozenset((place, number) for place, numbers in enumerate(seen) for number in numbers)
 
-    def add_candidates(self, table: Tensor | None) -> None:
+    @candidates_seen.setter
+    def candidates_seen(self, seen: frozenset[Any]) -> None:
         for place, member in enumerate(self.members.values()):
-            member.add_candidates(None if table is None else table[table[:, 0] == place, 1])
-
-    def forget_candidates(self) -> None:
-        for member in self.members.values():
-            member.forget_candidates()
+            member.candidates_seen = frozenset(number for of, number in seen if of == place)
