@@ -36,7 +36,16 @@ class ConfusionCount(own.BinaryStatScores):
         return self._plot(val, ax)
 
 
-class ClickMetrics(RecMetricCollection):
+class LabelMetrics(RecMetricCollection):
+    """A collection whose update is checked before any member of torchmetrics sees it."""
+
+    validate_args = True
+    ignore_index: int | None = None
+    # torch.jit.script does not know such annotations
+    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
+
+
+class ClickMetrics(LabelMetrics):
     """A collection for predicted click probabilities; an update takes, as that of :class:`~torch_recmetrics.GroupAUC`,
 
     - ``preds``: probabilities in [0, 1];
@@ -47,11 +56,6 @@ class ClickMetrics(RecMetricCollection):
 
     The values of a batch without rows are nan.
     """
-
-    validate_args = True
-    ignore_index: int | None = None
-    # torch.jit.script does not know such annotations
-    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         if arguments["indexes"] is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
@@ -96,7 +100,7 @@ def counts_cells(member: Metric) -> bool:
     return type(member).update is own.BinaryStatScores.update and member.multidim_average == "global"
 
 
-class ClassMetrics(RecMetricCollection):
+class ClassMetrics(LabelMetrics):
     """A collection of torchmetrics' own metrics for heads of many classes; an update takes
 
     - ``preds``: (B, C) floating point, or (B,) integer, predicted classes;
@@ -104,10 +108,6 @@ class ClassMetrics(RecMetricCollection):
     """
 
     num_classes = 0
-    validate_args = True
-    ignore_index: int | None = None
-    # torch.jit.script does not know such annotations
-    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         self._check(arguments["preds"], arguments["target"])
