@@ -17,6 +17,7 @@ from torch_recmetrics.metrics.auc import AveragePrecision, BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
+check_num_classes = check.number_check("an integer > 2, or None for click probabilities", int, least=3)
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
 
@@ -216,8 +217,7 @@ def _multiclass(
     validate_args: bool,
 ) -> RecMetricCollection:
     num_classes = check.plain_number(num_classes)
-    if not check.is_count(num_classes) or num_classes < 3:
-        raise ValueError(f"`num_classes` must be an integer > 2, or None for click probabilities, got {num_classes!r}")
+    check_num_classes("num_classes", num_classes)
     members: dict[str, Metric] = {}
     of_all: dict[str, Any] = {"num_classes": num_classes, "ignore_index": ignore_index, "validate_args": validate_args}
     for average in ("macro", "micro", "weighted"):
