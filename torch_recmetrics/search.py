@@ -19,6 +19,7 @@ __all__ = ["topk_catalogue"]
 
 # Item ids are int64, and a result has this many places at most for each user.
 LARGEST_ID, LARGEST_TOP_K = 2**63 - 1, 2**31 - 1
+check_first_item = check.number_check("an integer >= 0", int, least=0)
 
 
 def topk_catalogue(
@@ -97,8 +98,7 @@ def topk_catalogue(
             raise ValueError(f"`top_k` must be at most {LARGEST_TOP_K}, got {top_k}")
         check.check_choice("similarity", similarity, ("dot", "cosine"))
         check.check_optional_positive("chunk_size", chunk_size)
-        if not check.is_count(first_item) and not (type(first_item) is int and first_item == 0):
-            raise ValueError(f"`first_item` must be an integer >= 0, got {first_item!r}")
+        check_first_item("first_item", first_item)
         if progress is not None and not callable(progress):
             raise TypeError(f"`progress` must be a function or None, got {type(progress).__name__}")
         pairs = checked_embeddings(user_embeddings, item_embeddings, item_bias, similarity)

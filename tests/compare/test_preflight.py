@@ -16,7 +16,6 @@ from torch_recmetrics.compare.preflight import (
     FUNCTIONS,
     catalogue_size,
     chance_value,
-    packed,
     popular_lists,
     random_lists,
 )
@@ -115,9 +114,11 @@ def test_item_0_is_an_item() -> None:
         preflight(lists, torch.tensor([[-1], [1]]), metrics="recall", top_k=2)
 
 
-def test_what_is_there_keeps_its_order() -> None:
-    ids = torch.arange(40).where(torch.arange(40) % 3 > 0, -1)
-    assert packed(ids[None]).tolist() == [[n for n in range(40) if n % 3] + [-1] * 14]
+def test_a_truth_that_is_padded_in_front_is_recommended_to_itself() -> None:
+    data = problem()
+    data["truth"] = data["truth"].flip(1)
+    assert (data["truth"] < 0)[:, 0].any()
+    assert preflight(**data, num_items=ITEMS, metrics="mrr", top_k=2)["truth", "mrr@2"].value == 1
 
 
 def test_the_same_list_for_all_users() -> None:
@@ -188,10 +189,10 @@ def test_every_list_is_as_likely(width: int, n_items: int) -> None:
 def test_popular_items_without_what_a_user_had() -> None:
     counts = torch.tensor([5, 9, 1, 9, 7])
     train = torch.tensor([[1, 4], [-1, -1], [0, 3]])
-    assert popular_lists(counts, train, 3, 3).tolist() == [[3, 0, 2], [1, 3, 4], [1, 4, 2]]
-    assert popular_lists(counts, None, 2, 2).tolist() == [[1, 3], [1, 3]]
+    assert popular_lists(counts, train, 3).tolist() == [[3, 0, 2], [1, 3, 4], [1, 4, 2]]
+    assert popular_lists(counts, train[:2, :0], 2).tolist() == [[1, 3], [1, 3]]
     everything = torch.arange(5).unsqueeze(0)
-    assert popular_lists(counts, everything, 1, 2).tolist() == [[-1, -1]]
+    assert popular_lists(counts, everything, 2).tolist() == [[-1, -1]]
 
 
 def test_most_popular_is_shown() -> None:

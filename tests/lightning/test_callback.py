@@ -16,8 +16,8 @@ from torchmetrics import MetricCollection
 
 import torch_recmetrics
 from torch_recmetrics.lightning import callback
-from torch_recmetrics.lightning.outputs import arguments_of, check_known
-from torch_recmetrics.lightning.padding import rows_of_batch, without_repeats
+from torch_recmetrics.lightning.inputs import arguments_of, check_known
+from torch_recmetrics.lightning.padding import places_of_batch, without_repeats
 from torch_recmetrics.lightning.table import table_of
 from torch_recmetrics.state.registry import METRICS
 
@@ -107,17 +107,19 @@ def padded_loader() -> DataLoader:
 
 
 def test_what_is_not_known_is_left_alone() -> None:
-    assert rows_of_batch(padded_loader(), 0) == (3, 2)
+    places, n_rows, in_order = places_of_batch(padded_loader(), 0)
+    assert (places.tolist(), n_rows, in_order) == ([1, 3, 5], 5, True)  # of which the last is a repeat
     rows, sampler = padded_loader().dataset, padded_loader().sampler
     for loader in (
         None,
         [1, 2],
-        DataLoader(rows, batch_size=3),
+        DataLoader(rows, batch_size=3, shuffle=True),
         DataLoader(rows, batch_sampler=Custom(sampler, 3, False)),
         DataLoader(rows, batch_size=3, sampler=sampler, num_workers=1, in_order=False),
     ):
-        assert rows_of_batch(loader, 0) is None
+        assert places_of_batch(loader, 0) is None
         assert without_repeats({"preds": SCORES}, loader, 0) == {"preds": SCORES}
+    assert without_repeats({"preds": SCORES}, DataLoader(rows, batch_size=3), 0) == {"preds": SCORES}
 
 
 def test_a_step_that_returns_other_rows_than_it_got() -> None:

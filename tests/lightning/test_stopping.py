@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Tens
 from torch_recmetrics import NDCG, Coverage, Sliced, functional, rank, ranking_metrics
 from torch_recmetrics.compare import UserValues, t_test
 from torch_recmetrics.lightning.evidence import difference_bounds
-from torch_recmetrics.lightning.padding import STEPS, row_numbers, with_sample_ids
+from torch_recmetrics.lightning.padding import STEPS, places_of_batch, with_sample_ids
 
 pytest.importorskip("pytorch_lightning")
 import pytorch_lightning as pl
@@ -239,6 +239,12 @@ def test_slices_are_read_by_name_and_beside_values_of_users() -> None:
     assert torch.equal(metrics.users[0]["val_ndcg@3"], ndcg(0))
 
 
+def row_numbers(loader: DataLoader, batch_idx: int) -> torch.Tensor:
+    places, n_rows, in_order = places_of_batch(loader, batch_idx)
+    assert in_order
+    return places % n_rows
+
+
 def test_places_in_the_data_set() -> None:
     for world in (1, 3):
         found = []
@@ -251,8 +257,9 @@ def test_places_in_the_data_set() -> None:
         assert set(found) == set(range(N_USERS))
     assert row_numbers(loader(), 2).tolist() == list(range(32, N_USERS))
     shuffled = DistributedSampler(range(N_USERS), 2, 0)
-    for unknown in (loader(sampler=RandomSampler(range(N_USERS))), loader(sampler=shuffled), None):
-        assert row_numbers(unknown, 0) is None
+    assert not places_of_batch(loader(sampler=shuffled), 0).in_order
+    for unknown in (loader(sampler=RandomSampler(range(N_USERS))), None):
+        assert places_of_batch(unknown, 0) is None
 
 
 def test_sample_ids_of_other_layouts() -> None:

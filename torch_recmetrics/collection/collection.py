@@ -14,7 +14,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics.collection.fused_state import FusedState
-from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
+from torch_recmetrics.core.layouts.arguments import ARGUMENTS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.evaluator import Evaluator
@@ -60,11 +60,9 @@ class RecMetricCollection(MetricCollection):
     {'val_ndcg@2': tensor(0.6309, dtype=torch.float64), 'val_mrr': tensor(0.5000, dtype=torch.float64)}
     """
 
-    __jit_ignored_attributes__: tuple[str, ...] = ("_fused", "_fused_from", "_others", "_keep_users")
+    __jit_ignored_attributes__: tuple[str, ...] = ("_fused", "_keep_users")
     __jit_unused_properties__ = ["metric_state", "compute_groups"]  # noqa: RUF012 (as in torchmetrics)
     _fused: FusedState | None = None
-    _fused_from: tuple[Any, ...] = ()  # the members that it was made for
-    _others: Sequence[Metric] = ()  # those of them that read no ranking
     _keep_users: bool = False
 
     def __init__(
@@ -177,11 +175,9 @@ class RecMetricCollection(MetricCollection):
 
     def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
-        members = tuple(self._modules.values())
-        if self._fused is None or [*map(id, members)] != [*map(id, self._fused_from)]:  # `==` of two makes a third
+        members = list(self._modules.values())
+        if self._fused is None or [*map(id, members)] != [*map(id, self._fused.made_from)]:  # `==` of two makes a third
             self._fused = FusedState(members)
-            self._others = [member for member in members if not isinstance(member, RankingMetric)]
-            self._fused_from = members
         return self._fused
 
     def argument_names(self) -> tuple[str, ...] | None:
@@ -228,23 +224,14 @@ class RecMetricCollection(MetricCollection):
         if not fused.members or not arguments.keys() <= ARGUMENTS:
             self._check_known(arguments)
             layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
-        if not self._others and fused.evaluator is not None and method == "update":  # nothing to take back or to give
-            with torch.no_grad():
-                fused.count(fused.evaluator.prepare(read_layout(fused.evaluator.labels, **layout)))
+        if not fused.others and method == "update":  # nothing to take back or to give
+            fused.prepare(layout, method)()
             return {}
-        taken = [(member, arguments_taken(member, arguments)) for member in self._others]
-        with all_or_nothing(self._others):
+        taken = [(member, arguments_taken(member, arguments)) for member in fused.others]
+        with all_or_nothing(fused.others):
             # Everything that can be refused comes first; what has advanced by then is taken back.
-            with torch.no_grad():
-                evaluator: Any = fused.evaluator
-                prepared = None if evaluator is None else evaluator.prepare(read_layout(evaluator.labels, **layout))
-            values = self._advance_others(taken, method)
-            if prepared is not None:
-                with torch.no_grad():
-                    if method == "forward":
-                        values |= fused.count_with_values(prepared)
-                    else:
-                        fused.count(prepared)
+            advance = fused.prepare(layout, method)
+            values = self._advance_others(taken, method) | advance()
         return {name: values.get(id(member)) for name, member in self._modules.items()} if values else {}
 
     def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:
@@ -287,16 +274,12 @@ class RecMetricCollection(MetricCollection):
         """
         check.check_share("level", level)
         with self._fused_state().together():
-            members = self._with_intervals().items()
-            return self._named((name, member, member.confidence_interval(level)) for name, member in members)
+            return self._asked("confidence_interval", level)
 
     def values_and_errors(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What :meth:`compute` returns, and the standard error of each member that has one, from one exchange."""
         with self._fused_state().together():
-            values = self._values()
-            members = self._with_intervals().items()
-            errors = self._named((name, member, member.standard_error()) for name, member in members)
-        return values, errors
+            return self._values(), self._asked("standard_error")
 
     def _values(self) -> dict[str, Any]:
         """The value of each member; members that have several values by names name them themselves."""
@@ -359,10 +342,8 @@ class RecMetricCollection(MetricCollection):
 
     def _summaries(self, members: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
         """The value and the standard error of each, where it has both."""
-        known = [(name, m) for name, m in members.items() if isinstance(m, RecMetric) and m.has_interval]
         with self._fused_state().together():
-            values = self._named((name, member, member.compute()) for name, member in known)
-            errors = self._named((name, member, member.standard_error()) for name, member in known)
+            values, errors = (self._asked(method, members=members) for method in ("compute", "standard_error"))
         pairs = {name: (float(value), float(errors[name])) for name, value in values.items()}
         return {name: pair for name, pair in pairs.items() if all(map(math.isfinite, pair))}
 
@@ -374,9 +355,11 @@ class RecMetricCollection(MetricCollection):
             found += map(self._set_name, [name] if named is None else named(name))
         return found
 
-    def _with_intervals(self) -> dict[str, RecMetric]:
-        members = self._modules.items()
-        return {name: member for name, member in members if isinstance(member, RecMetric) and member.has_interval}
+    def _asked(self, method: str, *arguments: Any, members: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What a method of each member that has an interval returns; by default of all members."""
+        every = self._modules if members is None else members
+        asked = [(name, member) for name, member in every.items() if getattr(member, "has_interval", False)]
+        return self._named((name, member, getattr(member, method)(*arguments)) for name, member in asked)
 
     def merge_state(self, other: MetricCollection) -> None:
         """Add what another collection of the same metrics has seen; where one member refuses, none has changed."""
@@ -420,8 +403,7 @@ class RecMetricCollection(MetricCollection):
         return drawn
 
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_fused", "_fused_from", "_others")
-        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+        return {name: value for name, value in self.__dict__.items() if name != "_fused"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]

@@ -17,6 +17,7 @@ from torch_recmetrics.metrics.auc import AveragePrecision, BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
 
+check_num_classes = check.number_check("an integer > 2, or None for click probabilities", int, least=3)
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
 
@@ -36,7 +37,16 @@ class ConfusionCount(own.BinaryStatScores):
         return self._plot(val, ax)
 
 
-class ClickMetrics(RecMetricCollection):
+class LabelMetrics(RecMetricCollection):
+    """A collection whose update is checked before any member of torchmetrics sees it."""
+
+    validate_args = True
+    ignore_index: int | None = None
+    # torch.jit.script does not know such annotations
+    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
+
+
+class ClickMetrics(LabelMetrics):
     """A collection for predicted click probabilities; an update takes, as that of :class:`~torch_recmetrics.GroupAUC`,
 
     - ``preds``: probabilities in [0, 1];
@@ -47,11 +57,6 @@ class ClickMetrics(RecMetricCollection):
 
     The values of a batch without rows are nan.
     """
-
-    validate_args = True
-    ignore_index: int | None = None
-    # torch.jit.script does not know such annotations
-    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         if arguments["indexes"] is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
@@ -96,7 +101,7 @@ def counts_cells(member: Metric) -> bool:
     return type(member).update is own.BinaryStatScores.update and member.multidim_average == "global"
 
 
-class ClassMetrics(RecMetricCollection):
+class ClassMetrics(LabelMetrics):
     """A collection of torchmetrics' own metrics for heads of many classes; an update takes
 
     - ``preds``: (B, C) floating point, or (B,) integer, predicted classes;
@@ -104,10 +109,6 @@ class ClassMetrics(RecMetricCollection):
     """
 
     num_classes = 0
-    validate_args = True
-    ignore_index: int | None = None
-    # torch.jit.script does not know such annotations
-    __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         self._check(arguments["preds"], arguments["target"])
@@ -216,8 +217,7 @@ def _multiclass(
     validate_args: bool,
 ) -> RecMetricCollection:
     num_classes = check.plain_number(num_classes)
-    if not check.is_count(num_classes) or num_classes < 3:
-        raise ValueError(f"`num_classes` must be an integer > 2, or None for click probabilities, got {num_classes!r}")
+    check_num_classes("num_classes", num_classes)
     members: dict[str, Metric] = {}
     of_all: dict[str, Any] = {"num_classes": num_classes, "ignore_index": ignore_index, "validate_args": validate_args}
     for average in ("macro", "micro", "weighted"):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 
 from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
+from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
 from torch_recmetrics.state.kept_users import totals
@@ -26,10 +29,12 @@ class FusedState:
     The members stay complete metrics at every moment: each holds its own sums.
     """
 
-    def __init__(self, members: Sequence[Any]) -> None:
+    def __init__(self, members: Sequence[Metric]) -> None:
+        self.made_from = members
         self.metrics = [member for member in members if isinstance(member, UserMeasure)]
         self.list_counters = [member for member in members if isinstance(member, ListCounter)]
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
+        self.others = [member for member in members if not isinstance(member, RankingMetric)]
         self.evaluator = Evaluator(self.members) if self.members else None
         self.summed = [metric for metric in self.metrics if not metric.keeps_values]
         # The members that have not been asked since the last exchange, by id, the same ones on every rank, with their
@@ -47,14 +52,26 @@ class FusedState:
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
-    def count(self, prepared: PendingUpdate) -> None:
-        """Count what was prepared."""
+    @torch.no_grad()
+    def prepare(self, layout: dict[str, Any], method: str) -> Callable[[], dict[int, Any]]:
+        """Rank, check and evaluate an update; what counts it, and returns the values of :meth:`count_with_values` if
+        the method is ``"forward"``."""
+        if self.evaluator is None:
+            return dict
+        prepared = self.evaluator.prepare(read_layout(self.evaluator.labels, **layout))
+        return functools.partial(self.count_with_values if method == "forward" else self.count, prepared)
+
+    @torch.no_grad()
+    def count(self, prepared: PendingUpdate) -> dict[int, Any]:
+        """Count what was prepared; no values."""
         evaluator: Any = self.evaluator
         evaluator.count(prepared)
         for member in self.members:
             member.__dict__.update(_update_count=member._update_count + 1, _computed=None)
         self._left, self._local = dict.fromkeys(self._left), {}
+        return {}
 
+    @torch.no_grad()
     def count_with_values(self, prepared: PendingUpdate) -> dict[int, Any]:
         """The same, and the values of this batch by the id of the metric.
 

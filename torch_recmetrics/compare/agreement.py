@@ -86,12 +86,12 @@ class Agreement:
 
 
 def metric_named(name: str, persistence: float = 0.9) -> Any:
-    """A metric of two lists by its name; None where it is another."""
+    """A metric of two lists by its name, which keeps its users; None where it is another."""
     stem, at, cutoff = name.partition("@")
     if stem not in STEMS or (at and not cutoff.isdecimal()):
         return None
     own = {"persistence": persistence} if stem == RBO.stem else {}
-    return STEMS[stem](top_k=int(cutoff) if at else None, **own)
+    return STEMS[stem](top_k=int(cutoff) if at else None, keep_users=True, **own)
 
 
 def agreement(
@@ -165,7 +165,6 @@ def agreement_of(
     rows, values, definitions = [], {}, {}
     for metric_name, given in metrics.items():
         metric = given.clone()
-        metric.start_keeping_users()
         metric.update(
             item_ids=ids[0], reference_ids=ids[1], weights=users.weights, sample_ids=torch.arange(len(ids[0]))
         )

@@ -29,6 +29,7 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 
 RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
+check_margin = check.number_check("a relative loss, 0 <= margin < 1 (0.02 is 2 %)", least=0, below=1)
 Outcome = Literal["promoted", "rejected", "undecided"]
 
 
@@ -196,15 +197,13 @@ class Gate:
             "not_worse",
             {} if not_worse is None else not_worse,
             "margins, {'recall@20': 0.02}",
-            "a relative loss, 0 <= margin < 1 (0.02 is 2 %)",
-            lambda margin: 0 <= margin < 1,
+            check_margin,
         )
         self.not_less = numbers_of(
             "not_less",
             {} if not_less is None else not_less,
             "bounds, {'overlap@10': 0.5}",
-            "a finite number above 0",
-            lambda bound: 0 < bound < math.inf,
+            check.check_above_zero,
         )
         names = [*self.better, *self.not_worse, *self.not_less]
         if not names:
@@ -309,13 +308,12 @@ class Gate:
         return record
 
 
-def numbers_of(name: str, given: Any, example: str, rule: str, allowed: Callable[[float], bool]) -> dict[str, float]:
+def numbers_of(name: str, given: Any, example: str, check_number: Callable[[str, Any], None]) -> dict[str, float]:
     """The numbers by metric, checked; TypeError or ValueError otherwise."""
     if not isinstance(given, Mapping):
         raise TypeError(f"`{name}` must be a dict of metrics and {example}, got {given!r}")
     for metric, number in given.items():
-        if isinstance(number, bool) or not isinstance(number, int | float) or not allowed(number):
-            raise ValueError(f"`{name}[{metric!r}]` must be {rule}, got {number!r}")
+        check_number(f"{name}[{metric!r}]", number)
     return dict(given)
 
 

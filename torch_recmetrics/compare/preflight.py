@@ -12,6 +12,8 @@ from torch import Tensor
 
 from torch_recmetrics import functional
 from torch_recmetrics.compare.pairing import metric_names
+from torch_recmetrics.core.layouts.lists import shown
+from torch_recmetrics.core.layouts.relevance import columns_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.users.texts import Column
 
@@ -209,7 +211,7 @@ class Harness:
 
     def truth_checks(self) -> Iterator[Check]:
         """The truth recommended to itself has the best value that K allows."""
-        for metric, value in self.means(packed(self.truth), self.truth).items():
+        for metric, value in self.means(shown(self.truth, None, may_look=True), self.truth).items():
             of_users = best_values(metric.partition("@")[0], self.n_relevant, self.top_k)
             best = float(of_users[self.n_relevant > 0].mean())
             sentence = in_one_form("{}, the best that K allows is {}", value, best)
@@ -245,7 +247,7 @@ class Harness:
         if counts is None:
             yield Check("most popular", "", math.nan, math.nan, None, "give `train` or `item_counts` to see it")
             return
-        popular = popular_lists(counts, train, len(self.truth), self.top_k)
+        popular = popular_lists(counts, self.truth[:, :0] if train is None else train, self.top_k)
         for metric, value in self.means(popular, self.truth).items():
             sentence = in_one_form("{} is to be beaten, the recommendations have {}", value, self.found[metric])
             yield Check("most popular", metric, value, self.found[metric], None, sentence)
@@ -260,13 +262,15 @@ def id_matrix(name: str, value: Any) -> Tensor:
     check.check_tensor(name, tensor, ndim=2)
     check.check_ids(name, tensor)
     ids: Tensor = tensor.detach().cpu().to(torch.int64)
-    if bool((ids < -1).any()):
-        raise ValueError(f"`{name}` must hold ids >= 0, and -1 for none, got {int(ids.min())}")
+    check.refuse(ids < -1, lambda _: f"`{name}` must hold ids >= 0, and -1 for none, got {int(ids.min())}")
     ordered = ids.sort().values
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    if bool(twice.any()):
-        row, place = twice.nonzero()[0].tolist()
-        raise ValueError(f"`{name}` must not hold an id twice in one row, got {ordered[row, place]} twice in row {row}")
+    check.refuse(
+        twice,
+        lambda row: (
+            f"`{name}` must not hold an id twice in one row, got {ordered[row, 1:][twice[row]][0]} twice in row {row}"
+        ),
+    )
     return ids
 
 
@@ -305,11 +309,6 @@ def catalogue_size(given: Mapping[str, Tensor | None], counts: Tensor | None, nu
 
 
 # -- lists whose value is known ---------------------------------------------------------------------------------------
-
-
-def packed(ids: Tensor) -> Tensor:
-    """Rows with what is there first, in its order."""
-    return ids.gather(1, (ids < 0).to(torch.uint8).argsort(stable=True))
 
 
 def best_values(metric: str, n_relevant: Tensor, top_k: int) -> Tensor:
@@ -354,28 +353,12 @@ def shuffled(truth: Tensor, generator: torch.Generator) -> Tensor:
     return others
 
 
-def popular_lists(counts: Tensor, train: Tensor | None, rows: int, top_k: int) -> Tensor:
-    """(rows, K) the most popular items that a user does not have yet; of equal ones those with the lowest ids."""
-    order = counts.argsort(descending=True, stable=True)
-    if train is None:
-        return order[:top_k].expand(rows, -1)
-    first = order[: top_k + train.shape[1]]  # at most so many are passed over
-    step = max(1, BLOCK // max(1, len(first) + train.shape[1]))
-    parts = []
-    for had in torch.split(train, step):
-        seen = in_own_row(first.expand(len(had), -1), had)
-        kept = first.expand(len(had), -1).gather(1, seen.to(torch.uint8).argsort(stable=True))[:, :top_k]
-        n_kept = (~seen).sum(1, keepdim=True)
-        parts.append(kept.where(torch.arange(kept.shape[1]) < n_kept, torch.tensor(-1)))
-    return torch.cat(parts)
-
-
-def in_own_row(ids: Tensor, others: Tensor) -> Tensor:
-    """Whether each id stands in the same row of others (or in its only row); -1 never does."""
-    n_items = 1 + max(int(ids.max()) if ids.numel() else 0, int(others.max()) if others.numel() else 0, 0)
-    row = torch.arange(len(ids)).unsqueeze(1) * (len(others) == len(ids))
-    keys = (row[: len(others)] * n_items + others)[others >= 0]
-    return torch.isin(row * n_items + ids, keys) & (ids >= 0)
+def popular_lists(counts: Tensor, train: Tensor, top_k: int) -> Tensor:
+    """(U, K) the most popular items that a user does not have yet; of equal ones those with the lowest ids."""
+    most = counts.argsort(descending=True, stable=True)[: top_k + train.shape[1]]  # at most so many are passed over
+    step = max(1, BLOCK // max(1, len(most) + train.shape[1]))
+    lists = [shown(most.expand(len(had), -1), had, may_look=True)[:, :top_k] for had in torch.split(train, step)]
+    return torch.cat(lists)
 
 
 def in_one_form(sentence: str, *numbers: float) -> str:
@@ -391,7 +374,7 @@ def training_check(train: Tensor | None, truth: Tensor) -> Check:
     name = "training data"
     if train is None:
         return Check(name, "", math.nan, 0.0, None, "give `train` to check that truth and training do not overlap")
-    shared = int(in_own_row(truth, train).sum())
+    shared = int((columns_of(train, truth) >= 0).sum())
     sentence = f"{shared:,} of {int((truth >= 0).sum()):,} relevant items stand in the user's training data"
     return Check(name, "", float(shared), 0.0, shared == 0, sentence)
 
@@ -400,7 +383,7 @@ def candidates_check(candidates: Tensor | None, truth: Tensor, top_k: int) -> Ch
     name = "candidates"
     if candidates is None:
         return Check(name, "", math.nan, 1.0, None, "give `candidates` to check that they hold the truth")
-    inside = in_own_row(truth, candidates).sum(1)
+    inside = (columns_of(candidates if len(candidates) > 1 else candidates[0], truth) >= 0).sum(1)
     n_relevant = (truth >= 0).sum(1)
     users = n_relevant > 0
     share = float(inside.sum() / n_relevant.sum())

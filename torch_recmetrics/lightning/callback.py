@@ -19,8 +19,16 @@ from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.lightning.bases import Callback
 from torch_recmetrics.lightning.evidence import bare, compared, is_better, packed, read_baseline, unpacked, wanted_mode
-from torch_recmetrics.lightning.inputs import Inputs, Step, checked_inputs, checked_names, named_arguments, padded_lists
-from torch_recmetrics.lightning.outputs import arguments_of, check_known
+from torch_recmetrics.lightning.inputs import (
+    Inputs,
+    Step,
+    arguments_of,
+    check_known,
+    checked_inputs,
+    checked_names,
+    named_arguments,
+    padded_lists,
+)
 from torch_recmetrics.lightning.packages import PACKAGES, bind, reduced
 from torch_recmetrics.lightning.padding import with_sample_ids, without_repeats
 from torch_recmetrics.lightning.table import table_of, without_loader
@@ -165,6 +173,7 @@ class RankingMetrics(Callback):
         self.input_names = checked_names(names, self._template.argument_names())
         self.inputs = checked_inputs(inputs, self.input_names)
         self.prefix = prefix if prefix is not None else (self._template.prefix or "val_")
+        self._template.prefix = self.prefix
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
         self.table = table
@@ -186,11 +195,7 @@ class RankingMetrics(Callback):
 
     def names(self) -> list[str]:
         """The names that the values of a validation are logged under, where there is one loader."""
-        return self._renamed(self.prefix).value_names()
-
-    def _members(self) -> dict[str, Metric]:
-        postfix = self._template.postfix or ""
-        return {f"{self.prefix}{name}{postfix}": member for name, member in self._template.items(keep_base=True)}
+        return self._template.value_names()
 
     def _renamed(self, prefix: str) -> RecMetricCollection:
         metrics = copy.deepcopy(self._template)
@@ -211,7 +216,7 @@ class RankingMetrics(Callback):
 
     def metric_of(self, name: str) -> Any:
         """The metric that is logged under this name in validation; None where there is none."""
-        return self._members().get(without_loader(name)[0])
+        return dict(self._template.items(keep_base=False)).get(without_loader(name)[0])
 
     def keeps(self, name: str) -> bool:
         """Whether there are, or could be, values of users of this name."""

@@ -1,17 +1,21 @@
-"""The arguments of ``update`` by name: dotted names of what a step returned, of its batch and of its module."""
+"""The arguments of ``update``: what a validation or test step returned, or dotted names of what is to be read.
+
+A name is one of what the step returned, of its batch or of its module.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
 from torch_recmetrics.core.layouts.ragged import pad_ids
+from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.tensors.checks import did_you_mean
 
 Inputs = Callable[[Any, Any], Mapping[str, Any]]
 
@@ -20,6 +24,9 @@ RANKED = ("preds", "user_embeddings", "item_ids")
 # Lists of ids of any lengths, as a collate function that makes no tensors of them leaves them.
 LISTS = ("item_ids", "target_ids", "seen_ids", "reference_ids")
 MODULE_NAMES = "its attributes and its methods, which are called with the batch"
+IN_ORDER = ("preds", "target", "indexes")
+EXPECTED = "a dict with the argument names of `update`, or a tuple (preds, target)"
+BY_NAME = "or name what is to be read, RankingMetrics(preds='logits', target_ids='batch.labels')"
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,50 @@ def checked_inputs(inputs: Any, names: Mapping[str, str]) -> Inputs | None:
         raise TypeError(f"`inputs` makes all arguments: leave out {', '.join(f'`{name}`' for name in names)}")
     function: Inputs = inputs
     return function
+
+
+def arguments_of(outputs: Any, step: str, other_keys: Sequence[str]) -> dict[str, Any]:
+    """The arguments of ``update``; what is None is left out.
+
+    Args:
+        outputs: what the step returned.
+        step: its name, for messages.
+        other_keys: keys that are meant for somebody else.
+
+    Raises:
+        TypeError, ValueError: for anything else than a dict or a tuple of two or three.
+    """
+    if isinstance(outputs, Mapping):
+        arguments = {name: value for name, value in outputs.items() if name not in other_keys and value is not None}
+    elif isinstance(outputs, tuple | list) and 2 <= len(outputs) <= len(IN_ORDER):
+        arguments = dict(zip(IN_ORDER, outputs))
+        indexes = arguments.get("indexes")
+        if isinstance(indexes, Tensor) and indexes.ndim > 1:
+            raise ValueError(
+                f"`{step}` returned three values, which are flat rows (preds, target, indexes), but the third has "
+                f"shape {tuple(indexes.shape)}: return a dict, {{'preds': ..., 'target_ids': ..., 'seen_ids': ...}}"
+            )
+    else:
+        what = f"{len(outputs)} values" if isinstance(outputs, tuple | list) else f"{type(outputs).__name__}"
+        raise TypeError(f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {what}; {BY_NAME}")
+    if not arguments:
+        raise ValueError(
+            f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {sorted(outputs)}; {BY_NAME}"
+        )
+    return arguments
+
+
+def check_known(arguments: Iterable[str], known: Collection[str] | None, step: str, other_keys: Sequence[str]) -> None:
+    """Refuse a key that no metric takes; `known` None takes all."""
+    for name in arguments:
+        if known is not None and name not in known:
+            near = did_you_mean(name, known)
+            raise ValueError(
+                f"`{step}` returned {name!r}, which no metric takes: {near}{' ' if near else ''}The keys there are: "
+                f"{', '.join(known)}. "
+                f"A key that is not meant for the metrics: RankingMetrics(other_keys={(*other_keys, name)!r}); "
+                f"{BY_NAME}"
+            )
 
 
 def named_arguments(names: Mapping[str, str], step: Step) -> dict[str, Any]:
@@ -155,12 +206,12 @@ def names_in(value: Any) -> list[str]:
 def hint(part: str, value: Any, root: str) -> str:
     """What there is in place of a name that there is not, and the next step."""
     if isinstance(value, nn.Module):
-        near = difflib.get_close_matches(part, [name for name in dir(value) if not name.startswith("_")], 1)
-        return f": did you mean {near[0]!r}?" if near else f": it has {MODULE_NAMES}"
+        known = [name for name in dir(value) if not name.startswith("_")]
+        return f": {did_you_mean(part, known, f'it has {MODULE_NAMES}')}"
     names = names_in(value)
     if names:
-        near = difflib.get_close_matches(part, names, 1)
-        return f": {f'did you mean {near[0]!r}? ' if near else ''}It has {', '.join(names)}"
+        near = did_you_mean(part, names)
+        return f": {near}{' ' if near else ''}It has {', '.join(names)}"
     whole = ""
     if root not in ("batch", "module"):
         whole = "; 'outputs' is all of it, and 'module.predict_step' what that method of the module says of the batch"
@@ -173,3 +224,14 @@ def padded_lists(arguments: Mapping[str, Any], device: Any) -> dict[str, Any]:
         name: pad_ids(list(value)).to(device) if name in LISTS and isinstance(value, list | tuple) else value
         for name, value in arguments.items()
     }
+
+
+def n_rows(arguments: Mapping[str, Any]) -> int | None:
+    """The number of rows of a batch: users, or flat rows."""
+    for name in ("preds", "user_embeddings", "item_ids"):
+        value = arguments.get(name)
+        if isinstance(value, Ranking):
+            return value.n_users
+        if isinstance(value, Tensor) and value.ndim:
+            return value.shape[0]
+    return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.sequences import LEADS
 from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.lightning.outputs import n_rows
+from torch_recmetrics.lightning.inputs import n_rows
 
 # Lightning's own, around any other sampler of the user; both packages have one.
 WRAPPERS = {
@@ -33,12 +33,20 @@ PER_ITEM = {"item_embeddings", "item_bias"}
 STEPS = 2**20  # more than a sequence has
 
 
+class Places(NamedTuple):
+    """The places of rows in a list that a sampler deals out among the ranks."""
+
+    places: Tensor  # (rows,) ascending; the list begins again where the rows end
+    n_rows: int  # of the data set: from this place on rows are repeats
+    in_order: bool  # the list is that of the data set
+
+
 def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> dict[str, Any]:
     """The arguments of ``update`` without rows that were repeated; empty where none is left."""
-    sampled = rows_of_batch(loader, batch_idx)
+    sampled = places_of_batch(loader, batch_idx)
     if sampled is None:
         return arguments
-    rows, genuine = sampled
+    rows, genuine = len(sampled.places), int((sampled.places < sampled.n_rows).sum())
     if genuine == rows:
         return arguments
     if genuine == 0:
@@ -71,19 +79,6 @@ def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:
     return name in PER_ITEM or (is_shared and getattr(arguments[name], "ndim", 0) == 1)
 
 
-def rows_of_batch(loader: Any, batch_idx: int) -> tuple[int, int] | None:
-    """(rows of this batch, how many of them come first and are no repeats); None where the sampler is not known."""
-    sampler, size = sampler_of(loader)
-    # A sampler that is known to put its repeats last, not a subclass of it.
-    kind = type(sampler)
-    if kind is not DistributedSampler and f"{kind.__module__}.{kind.__qualname__}" not in WRAPPERS:
-        return None
-    start = batch_idx * size
-    rows = min(size, sampler.num_samples - start)
-    genuine = len(range(sampler.rank, len(sampler.dataset), sampler.num_replicas)) - start
-    return rows, max(0, min(rows, genuine))
-
-
 def sampler_of(loader: Any) -> tuple[Any, int]:
     """The sampler of rows, and how many make a batch; None where the batches may not arrive as they are sampled."""
     sampler: Any = getattr(loader, "sampler", None)
@@ -96,22 +91,24 @@ def sampler_of(loader: Any) -> tuple[Any, int]:
     return (sampler, 1 if batches is None else batches.batch_size) if in_order else (None, 0)
 
 
-def row_numbers(loader: Any, batch_idx: int) -> Tensor | None:
-    """(rows,) the places in the data set of the rows of this batch; None where they cannot be known."""
+def places_of_batch(loader: Any, batch_idx: int) -> Places | None:
+    """Where the rows of this batch stand in the list that the sampler deals out; None where that is not known."""
     sampler, size = sampler_of(loader)
-    if type(sampler) is SequentialSampler:
-        n_rows, step, first, n_sampled = len(sampler), 1, 0, len(sampler)
-    elif type(sampler) is DistributedSampler and not sampler.shuffle:
-        n_rows, step, first, n_sampled = (
-            len(sampler.dataset),  # type: ignore[arg-type]
+    kind = type(sampler)  # a sampler that is known to put its repeats last, not a subclass of it
+    if kind is SequentialSampler:
+        step, first, n_sampled, n_rows, in_order = 1, 0, len(sampler), len(sampler), True
+    elif kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS:
+        step, first, n_sampled, n_rows = (
             sampler.num_replicas,
             sampler.rank,
             sampler.num_samples,
+            len(sampler.dataset),
         )
+        in_order = kind is DistributedSampler and not sampler.shuffle
     else:
         return None
     places = torch.arange(batch_idx * size, min((batch_idx + 1) * size, n_sampled))
-    return (places * step + first) % n_rows  # the list begins again where the rows end
+    return Places(places * step + first, n_rows, in_order)
 
 
 def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, device: Any) -> dict[str, Any]:
@@ -125,7 +122,8 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
     lead = next((arguments[name] for name in LEADS if name in arguments), None)
     if isinstance(lead, Ranking):
         return arguments
-    numbers = row_numbers(loader, batch_idx)
+    sampled = places_of_batch(loader, batch_idx)
+    numbers = sampled.places % sampled.n_rows if sampled is not None and sampled.in_order else None
     returned = n_rows(arguments)
     if numbers is None or len(numbers) != returned:
         known = "the sampler does not tell" if numbers is None else f"the batch has {len(numbers)} and not {returned}"

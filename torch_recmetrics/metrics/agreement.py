@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ class AgreementMeans(ListMeans):
     """A metric that compares the list of a user with a second one."""
 
     higher_is_better = None
+
+    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
 
     def requirements(self) -> RankingRequirements:
         return replace(super().requirements(), reference=True)
@@ -159,7 +161,6 @@ class Overlap(AgreementMeans):
 
     stem = "overlap"
 
-    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     denominator: Literal["k", "min"] = option(
         default="k", doc="K, the longer of both lists where ``top_k`` is None; or the length of the shorter list."
     )
@@ -193,8 +194,6 @@ class Jaccard(AgreementMeans):
     """
 
     stem = "jaccard"
-
-    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
@@ -306,7 +305,6 @@ class KendallTau(AgreementMeans):
     stem = "kendall_tau"
     plot_lower_bound = -1.0
 
-    top_k: int | None = option(default=10, kw_only=False, check=check.check_cutoff, doc=CUTOFF)
     missing: Literal["left_out", "tied"] = option(
         default="left_out", doc="Items that one of the lists lacks are left out, or tied behind its end."
     )
@@ -327,10 +325,9 @@ class KendallTau(AgreementMeans):
         return torch.where(possible > 0, score / possible, float("nan"))
 
 
-def pairs(n: Any) -> Tensor:
+def pairs(n: Tensor) -> Tensor:
     """How many pairs there are of n items."""
-    result: Tensor = n * (n - 1) / 2
-    return result
+    return n * (n - 1) / 2
 
 
 def pair_counts(places: Tensor, cuts: Cuts) -> Tensor:

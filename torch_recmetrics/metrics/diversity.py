@@ -103,11 +103,12 @@ class ILS(ListMeans):
         if not ids.numel():
             return torch.full_like(n, float("nan"))
         depths = [min(cutoff or ids.shape[1], ids.shape[1]) for cutoff in cutoffs]
-        if table is not None and similarity in SIMILARITIES:
+        if table is None:
+            sums = sums_of_pairs(functools.partial(called, function_of_pairs, validate_args), ids, depths)
+        elif similarity in SIMILARITIES:
             sums = sums_of_vectors(table, ids, depths)
         else:
-            similarities = functools.partial(pair_similarities, table, function_of_pairs, validate_args)
-            sums = sums_of_pairs(similarities, ids, depths)
+            sums = sums_of_pairs(functools.partial(looked_up, table["pairs"]), ids, depths)
         mean = sums / (n * (n - 1))
         if similarity == "cosine":
             mean = mean.clamp(-1, 1)  # rounded vectors are not exactly of length 1
@@ -199,17 +200,15 @@ def sums_of_pairs(similarities: Similarity, ids: Tensor, depths: list[int]) -> T
     return torch.cat(columns)
 
 
-def pair_similarities(
-    table: ItemTable | None, function: Function | None, validate_args: bool, first: Tensor, second: Tensor
-) -> Tensor:
-    """Those of the pairs, in the shape of the ids; of padding anything."""
-    if table is not None:
-        pairs = table["pairs"]
-        last = pairs.shape[0] - 1
-        return exact(pairs[first.clamp(0, last), second.clamp(0, last)])
+def looked_up(pairs: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """The similarities of pairs in a table, in the shape of the ids; of padding anything."""
+    last = pairs.shape[0] - 1
+    return exact(pairs[first.clamp(0, last), second.clamp(0, last)])
+
+
+def called(function: Any, validate_args: bool, first: Tensor, second: Tensor) -> Tensor:
+    """Those that a function of the user's gives."""
     pair = (first >= 0) & (second >= 0)
-    if function is None:
-        raise ValueError("there is neither a table nor a function of similarities")
     found = function(first[pair], second[pair])
     check.check_tensor("similarity", found)
     check.check_shape("similarity", found, (int(pair.sum()),), "the pairs that it was given")

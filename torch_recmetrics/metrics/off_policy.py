@@ -7,7 +7,7 @@ new one; its reward is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -44,6 +44,15 @@ def terms(rows: LoggedRows, weight: Tensor, expected: Tensor | float, reward: Te
     own = rows.weights
     weighed = own * weight
     return torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
+
+
+def logged_rows(metric: RewardSums, given: dict[str, Any], needed: Sequence[str], why: str, ndim: int) -> LoggedRows:
+    """The rows of an update, whose values are yet to be checked; `why` says why one that is `needed` may not lack."""
+    for name in needed:
+        if given.get(name) is None:
+            raise ValueError(f"`{name}` is missing: {why}")
+    metric.check_device("reward", given["reward"])
+    return read_logged(given, ndim=ndim)
 
 
 class OffPolicyValue(RewardSums):
@@ -132,11 +141,8 @@ class OffPolicyValue(RewardSums):
 
     def rows_of(self, given: dict[str, Any]) -> LoggedRows:
         """The rows of an update, whose values are yet to be checked."""
-        for name in (*self.needed, *READS[self.estimator]):
-            if given.get(name) is None:
-                raise ValueError(f'`{name}` is missing: estimator="{self.estimator}" needs it for each row')
-        self.check_device("reward", given["reward"])
-        return read_logged(given, ndim=1)
+        why = f'estimator="{self.estimator}" needs it for each row'
+        return logged_rows(self, given, (*self.needed, *READS[self.estimator]), why, ndim=1)
 
     def with_rows(self, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
         sums, options = (self.state("scatter"), self.state("largest")), (self.max_weight, self.switch)
@@ -240,11 +246,7 @@ class SlateOffPolicyValue(RewardSums):
         self.add_rows(given | {"indexes": indexes, "weights": weights, "sample_ids": sample_ids})
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        for name in self.needed:
-            if given.get(name) is None:
-                raise ValueError(f"`{name}` is missing: each place of a slate has one")
-        self.check_device("reward", given["reward"])
-        rows = read_logged(given, ndim=2)
+        rows = logged_rows(self, given, self.needed, "each place of a slate has one", ndim=2)
         if self.validate_args:
             rows.check_values()
         column = rows.columns
@@ -276,8 +278,7 @@ class SlateOffPolicyValue(RewardSums):
             rule = "`discount` must be finite and not below 0"
             broken = ~counts.isfinite() | (counts < 0)
             check.refuse(broken, lambda place: f"{rule}, got {counts[place].item()!r} at place {place + 1}")
-        found: Tensor = counts
-        return found
+        return counts
 
     def parts(self) -> list[tuple[Tensor, int]]:
         return [(which(REWARD), ROWS)]

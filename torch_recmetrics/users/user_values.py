@@ -133,17 +133,11 @@ class UserValues:
             raise ValueError(f"`values` must not have the name {min(taken)!r}: a column of the file is called that")
         columns = {name: numbers(f"values[{name!r}]", value, len(ids)) for name, value in values.items()}
         for name, column in columns.items():
-            if bool(column.isinf().any()):
-                place = int(column.isinf().nonzero()[0])
-                raise ValueError(f"`values[{name!r}]` must be finite or nan, got {column[place]} for user {ids[place]}")
+            refuse_users(column.isinf(), ids, f"`values[{name!r}]` must be finite or nan", column)
         if weights is not None:
             columns[WEIGHT] = numbers("weights", weights, len(ids))
             wrong = ~((columns[WEIGHT] >= 0) & columns[WEIGHT].isfinite())
-            if bool(wrong.any()):
-                place = int(wrong.nonzero()[0])
-                raise ValueError(
-                    f"`weights` must be finite and >= 0, got {columns[WEIGHT][place]} for user {ids[place]}"
-                )
+            refuse_users(wrong, ids, "`weights` must be finite and >= 0", columns[WEIGHT])
         self.definitions = lines_by_name(definitions, columns)
         if candidates is not None and not isinstance(candidates, str):
             raise TypeError(f"`candidates` must be a word such as 'full' or 'sampled(100)', got {candidates!r}")
@@ -356,6 +350,11 @@ class UserValues:
             raise ValueError(f"{place!r}: {error}") from None
 
 
+def refuse_users(broken: Tensor, ids: Tensor, rule: str, column: Tensor) -> None:
+    """ValueError for the first user whose number in a column breaks a rule."""
+    check.refuse(broken, lambda row: f"{rule}, got {column[row]} for user {ids[row]}")
+
+
 def lines_by_name(definitions: Mapping[Any, Any] | None, columns: Mapping[str, Tensor]) -> dict[str, str]:
     """A definition for every name."""
     given = dict(definitions or {})
@@ -452,9 +451,7 @@ def checked_lists(ids: Tensor, once: Tensor, lists: Any) -> list[list[Any]]:
         raise ValueError("`lists` must hold integers >= 0, padded with -1, or text")
     if any(len(set(row)) < len(row) for row in rows):
         raise ValueError("`lists` must hold an item once in a list")
-    first: dict[int, list[Any]] = {}
-    for number, row in zip(ids.tolist(), rows):
-        first.setdefault(number, row)
+    first = dict(zip(reversed(ids.tolist()), reversed(rows)))
     return [first[number] for number in once.tolist()]
 
 
