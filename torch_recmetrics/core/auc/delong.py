@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import used_bins
+from torch_recmetrics.core.auc.pairs import class_sums
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct_rows, joined
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
@@ -94,10 +95,10 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     keys, order = torch.sort(keys)
     positive, weights, groups = positive[order], weights[order], groups[order]
     starts = run_starts(keys)
-    score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
+    score = starts.cumsum(0) - 1
     names, cluster = torch.unique(groups, return_inverse=True)
     masks = ~positive, positive
-    of_score = [sum_by(score, weights * mask, n_scores) for mask in masks]
+    of_score = [side for (side,) in class_sums(starts, positive, weights)]
     # The share of each class that lies below a score, half of those at it.
     below = [(part.cumsum(0) - part / 2) / part.sum() for part in of_score]
     placements = 1 - below[1][score], below[0][score]
@@ -137,14 +138,6 @@ def sides_of(seen: ScoredLabels) -> tuple[Side, Side]:
         of_bins = weights[-n_counted:]
         squares[-n_counted:] = number[-n_counted:] = float("nan") if lacks_squares(seen) else of_bins
     keys, order = torch.sort(rows.keys)
-    return sides_by(run_starts(keys), rows.labels[order], *(column[order] for column in (weights, squares, number)))
-
-
-def sides_by(starts: Tensor, positive: Tensor, *columns: Tensor) -> tuple[Side, Side]:
-    """Both sides of sorted rows: `starts` says where a score begins, the columns are those of a :class:`Side`."""
-    score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
-    negatives, positives = (
-        Side(*(sum_by(score, torch.where(mine, column, 0), n_scores) for column in columns))
-        for mine in (~positive, positive)
-    )
-    return negatives, positives
+    columns = (column[order] for column in (weights, squares, number))
+    negatives, positives = class_sums(run_starts(keys), rows.labels[order], *columns)
+    return Side(*negatives), Side(*positives)
