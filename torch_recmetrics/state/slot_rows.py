@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.delong import Side, auc_and_clustered_error, errors_by
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by
 from torch_recmetrics.core.auc.pairs import class_sums, group_pairs
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels
 from torch_recmetrics.core.distributed.collectives import gather_rows, send_rows, sum_over_processes
@@ -252,5 +252,5 @@ def delong_by(groups: Tensor, n_groups: int, keys: Tensor, labels: Tensor, weigh
     order = order_by(groups, keys)
     groups, keys, labels, weights = groups[order], keys[order], labels[order], weights[order]
     starts = run_starts(groups, keys)
-    negatives, positives = class_sums(starts, labels, weights, weights.square(), exact(weights > 0))
-    return errors_by(groups[starts], n_groups, (Side(*negatives), Side(*positives)))[1:]
+    sides = class_sums(starts, labels, weights, weights.square(), exact(weights > 0))
+    return errors_by(groups[starts], n_groups, sides)[1:]

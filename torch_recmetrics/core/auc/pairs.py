@@ -59,12 +59,15 @@ class Packed(NamedTuple):
     shift: int
     first_group: int
     most_groups: int
-    names: Tensor | None  # the ids of groups, ascending, where they were numbered anew
+    names: Tensor | None  # the ids of groups, where they were numbered anew
 
     def by_index(self, groups: Tensor, *columns: Tensor) -> GroupPairs:
-        """The pairs of groups, as they stand in the codes."""
+        """The pairs of groups, as they stand in the codes, in ascending order of their ids."""
         groups = groups.to(torch.int64) + self.first_group
-        return GroupPairs(groups if self.names is None else self.names[groups], *columns)
+        if self.names is None:
+            return GroupPairs(groups, *columns)
+        indexes, order = torch.sort(self.names[groups])
+        return GroupPairs(indexes, *(column[order] for column in columns))
 
 
 def empty_middle(keys: Tensor) -> int:
@@ -138,7 +141,7 @@ def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Te
     group_starts = run_starts(of_score)
     group = group_starts.cumsum(0) - 1  # the number of each score's group
     group_codes = of_score[group_starts]
-    (negatives,), (positives,) = class_sums(starts, (codes & 1).to(torch.bool), weights)
+    negatives, positives = class_sums(starts, (codes & 1).to(torch.bool), weights).squeeze(1)
     in_group = [sum_by(group, side, group_codes.shape[0]) for side in (positives, negatives)]
     first = group_starts.nonzero().flatten()[group]
     if weights.is_floating_point():
@@ -152,16 +155,14 @@ def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Te
     return packed.by_index(group_codes, twice_u, *in_group)
 
 
-def class_sums(starts: Tensor, positive: Tensor, *columns: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """The sums of the columns of the negative rows of each score, and of the positive ones.
+def class_sums(starts: Tensor, positive: Tensor, *columns: Tensor) -> Tensor:
+    """(2, columns, S): the sums of the columns over the negative rows of each score, and over the positive ones.
 
     `starts` says where a score begins in the sorted rows.
     """
     score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
-    negatives, positives = (
-        [sum_by(score, torch.where(mine, column, 0), n_scores) for column in columns] for mine in (~positive, positive)
-    )
-    return negatives, positives
+    sums = [sum_by(score, torch.where(mine, c, 0), n_scores) for mine in (~positive, positive) for c in columns]
+    return torch.stack(sums).view(2, len(columns), n_scores)
 
 
 def all_pairs(keys: Tensor, labels: Tensor, weights: Tensor | None = None) -> Pairs:

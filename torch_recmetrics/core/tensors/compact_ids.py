@@ -1,4 +1,4 @@
-"""Ids of any size as small numbers, without a sort of all rows."""
+"""Ids of any size as small numbers, without sorting them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def span(column: Tensor) -> tuple[int, int]:
 
 
 def factorize(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Small numbers in place of ids, in their order: (M,) the number of each row, and the ids, ascending.
+    """Small numbers in place of ids: (M,) the number of each row, and the id of each number. Numbers may be left out.
 
     A hash table takes most ids. An id whose place holds another id is numbered by sorting. Every row is compared with
     the id at its place, so the result is exact.
@@ -37,12 +37,7 @@ def factorize(ids: Tensor) -> tuple[Tensor, Tensor]:
     rows = collides.nonzero().flatten()
     collided_ids, collided_numbers = torch.unique(ids[rows], return_inverse=True)
     numbers[rows] = collided_numbers + (1 << bits)
-    every = torch.cat([table, collided_ids])
-    used = torch.zeros_like(every, dtype=torch.bool).index_fill_(0, numbers, True).nonzero().flatten()
-    names, order = torch.sort(every[used])
-    place = torch.empty_like(every)
-    place[used[order]] = torch.arange(used.shape[0], device=ids.device)
-    return place[numbers], names
+    return numbers, torch.cat([table, collided_ids])
 
 
 def small_numbers(indexes: Tensor) -> tuple[Tensor, int, int]:
@@ -54,4 +49,7 @@ def small_numbers(indexes: Tensor) -> tuple[Tensor, int, int]:
     if high - low < 4 * indexes.shape[0] + 1024:
         return indexes, low, high - low + 1
     numbers, ids = factorize(indexes)
-    return numbers, 0, ids.shape[0]
+    used = torch.zeros_like(ids, dtype=torch.bool).index_fill_(0, numbers, True).nonzero().flatten()
+    place = torch.empty_like(ids)
+    place[used[torch.sort(ids[used]).indices]] = torch.arange(used.shape[0], device=ids.device)
+    return place[numbers], 0, used.shape[0]
