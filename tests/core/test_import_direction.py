@@ -29,8 +29,8 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/distributed": ({"core/kernels", "core/tensors"}, {"torch"}),
     "core/ranking": (TENSORS, {"torch"}),
     "core/scores": (TENSORS, {"torch", "numpy"}),
-    "core/catalogue": (TENSORS, {"torch"}),
-    "core/auc": (TENSORS, {"torch"}),
+    "core/catalogue": (TENSORS | {"core/scores"}, {"torch"}),
+    "core/auc": (TENSORS, {"torch", "numpy"}),
     "core/layouts": (TENSORS | MIDDLE, {"torch"}),
     "users": (TENSORS, {"torch"}),  # what metrics write and comparisons read, so it knows neither
     "state": (CORE | {"users"}, {"torch", "torchmetrics"}),

@@ -112,7 +112,4 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
         return traffic(rank)
     if name == "synced steps":
         return {"steps": synced_steps(even_clicks(world)[rank])}
-    from torch_recmetrics.core.auc import exchange
-
-    exchange.LIMB = 8  # so that what few rows come to is sent in several parts
     return curves(CLICK_SHARDS[name](world), rank)

@@ -211,7 +211,7 @@ class Harness:
 
     def truth_checks(self) -> Iterator[Check]:
         """The truth recommended to itself has the best value that K allows."""
-        for metric, value in self.means(shown(self.truth, None, may_look=True), self.truth).items():
+        for metric, value in self.means(shown(self.truth, None), self.truth).items():
             of_users = best_values(metric.partition("@")[0], self.n_relevant, self.top_k)
             best = float(of_users[self.n_relevant > 0].mean())
             sentence = in_one_form("{}, the best that K allows is {}", value, best)
@@ -357,7 +357,7 @@ def popular_lists(counts: Tensor, train: Tensor, top_k: int) -> Tensor:
     """(U, K) the most popular items that a user does not have yet; of equal ones those with the lowest ids."""
     most = counts.argsort(descending=True, stable=True)[: top_k + train.shape[1]]  # at most so many are passed over
     step = max(1, BLOCK // max(1, len(most) + train.shape[1]))
-    lists = [shown(most.expand(len(had), -1), had, may_look=True)[:, :top_k] for had in torch.split(train, step)]
+    lists = [shown(most.expand(len(had), -1), had)[:, :top_k] for had in torch.split(train, step)]
     return torch.cat(lists)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by, sides_by
-from torch_recmetrics.core.auc.pairs import count_group_pairs, weigh_group_pairs
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by
+from torch_recmetrics.core.auc.pairs import class_sums, group_pairs
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import moments_by
@@ -136,10 +136,7 @@ class AucTable(RowTable):
                 found[slot, 0] = self.judged_rows(keys[rows], labels[rows], weights[rows])
                 found[slot, 2] = (weights[rows] > 0).sum()
             return found
-        if bool((weights == 1).all()):
-            pairs = count_group_pairs(slots, keys, labels)
-        else:
-            pairs = weigh_group_pairs(slots, keys, labels, weights)
+        pairs = group_pairs(slots, keys, labels, None if bool((weights == 1).all()) else weights)
         share = exact(pairs.twice_u) / (2 * exact(pairs.positives) * exact(pairs.negatives))
         found[pairs.indexes, 0] = share.clamp(max=1)
         if not self.clustered:
@@ -254,5 +251,5 @@ def delong_by(groups: Tensor, n_groups: int, keys: Tensor, labels: Tensor, weigh
     order = order_by(groups, keys)
     groups, keys, labels, weights = groups[order], keys[order], labels[order], weights[order]
     starts = run_starts(groups, keys)
-    sides = sides_by(starts, labels, weights, weights.square(), exact(weights > 0))
+    sides = class_sums(starts, labels, weights, weights.square(), exact(weights > 0))
     return errors_by(groups[starts], n_groups, sides)[1:]

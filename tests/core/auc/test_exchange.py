@@ -86,14 +86,14 @@ def test_the_larger_class_never_leaves_its_process(outcomes: Outcomes) -> None:
         for name in ("auc", "auc of mostly positive rows"):
             sent = outcome[name]["sent"]
             assert sum(size for _, size in sent) <= most * (4 + 1) + FEW, "the keys of one class, and a few numbers"
-            assert [kind for kind, _ in sent].count("all_reduce") == 2
+            assert [kind for kind, _ in sent].count("all_reduce") == 1
 
 
 def test_bins_and_half_precision_send_no_rows(outcomes: Outcomes) -> None:
     told = outcomes[1]["traffic"]
     for outcome in told:
         kinds = [kind for kind, _ in outcome["auc in bins"]["sent"]]
-        assert kinds == ["all_reduce"]
+        assert kinds == ["all_reduce"] * 2
         sent = outcome["auc in bins"]["sent"]
         assert sum(size for _, size in sent) <= 64 * 2 * 8 + FEW
         sent = outcome["auc of half precision"]["sent"]

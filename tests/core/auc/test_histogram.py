@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.clicks import auc, pairs
 
-from torch_recmetrics.core.auc import histogram as module
 from torch_recmetrics.core.auc.histogram import histogram, lower_edges, pairs_of, used_bins
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
@@ -70,7 +69,12 @@ def test_counts_beyond_int64() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=2).map(lambda x: x * 2))
-def test_large_and_small_sums_agree(table: list[tuple[int, int]]) -> None:
-    negatives, positives = zip(*table, strict=True)
-    counts = torch.tensor(table).flatten()
-    assert pairs_of(counts) == module._pairs_of_many(list(negatives), list(positives))
+def test_sums_are_exact_at_any_size(table: list[tuple[int, int]]) -> None:
+    for scale in (1, 1 << 32):
+        twice_u = shared = below = 0
+        for negatives, positives in table:
+            twice_u += scale * positives * scale * (2 * below + negatives)
+            shared += scale * positives * scale * negatives
+            below += negatives
+        counts = torch.tensor(table).flatten() * scale
+        assert pairs_of(counts) == (twice_u, scale * sum(p for _, p in table), scale * below, shared)

@@ -14,12 +14,10 @@ from oracles.clicks import auc, by_group, pairs
 
 from torch_recmetrics.core.auc.pairs import (
     Pairs,
-    count_group_pairs,
-    count_pairs,
+    all_pairs,
+    group_pairs,
     pack,
     sums_before,
-    weigh_group_pairs,
-    weigh_pairs,
 )
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import compact_ids as numbering
@@ -58,15 +56,15 @@ def test_pairs_are_those_of_the_definition(dtype: torch.dtype, way: None) -> Non
         keys, labels, groups, weights = columns(updates, dtype)
         weighed = rows_of(updates)
         rows = rows_of([{**update, "weights": torch.ones_like(update["weights"])} for update in updates])
-        assert count_pairs(keys, labels)[:3] == pairs(rows)
-        assert weigh_pairs(keys, labels, weights).auc == pytest.approx(auc(weighed), abs=1e-13, nan_ok=True)
-        found = count_group_pairs(groups, keys, labels)
-        exact = {group: pairs(some) for group, some in sorted(by_group(rows).items()) if pairs(some)[1]}
+        assert all_pairs(keys, labels)[:3] == pairs(rows)
+        assert all_pairs(keys, labels, weights).auc == pytest.approx(auc(weighed), abs=1e-13, nan_ok=True)
+        found = group_pairs(groups, keys, labels)
+        exact = {group: pairs(some) for group, some in sorted(by_group(rows).items())}
         assert {g: numbers for g, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True)} == {
             group: list(numbers) for group, numbers in exact.items()
         }
         assert found.indexes.tolist() == list(exact)
-        found = weigh_group_pairs(groups, keys, labels, weights)
+        found = group_pairs(groups, keys, labels, weights)
         assert found.indexes.tolist() == sorted(by_group(rows))
         for group, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True):
             expected = auc(by_group(weighed)[group])
@@ -102,7 +100,7 @@ def test_groups_and_keys_may_fill_every_bit(dtype: torch.dtype, most: int, more:
     packed = pack(keys, labels, groups)
     assert int(packed.codes.min()) >= 0
     assert packed.codes.dtype == (dtype if not more else torch.int64)
-    found = count_group_pairs(groups, keys, labels)
+    found = group_pairs(groups, keys, labels)
     assert [column.tolist() for column in found] == [[0, 6, 7], [2, 0, 0], [1, 2, 1], [1, 0, 1]]
 
 
@@ -110,10 +108,10 @@ def test_all_bits_of_a_float64_count() -> None:
     """Scores over the whole range of float64 that differ in the last bit alone, in groups of any number."""
     scores = torch.tensor([-1e300, 1e300, 1.0, 1.0 + 2**-52, 1.0, -1e-300], dtype=torch.float64)
     labels = torch.tensor([0, 1, 0, 1, 1, 0], dtype=torch.bool)
-    assert count_pairs(ordered_keys(scores), labels).twice_u == 17
+    assert all_pairs(ordered_keys(scores), labels).twice_u == 17
     groups = torch.tensor([2**63 - 1, 2**63 - 1, -(2**63), -(2**63), -(2**63), 0])
-    found = count_group_pairs(groups, ordered_keys(scores), labels)
-    assert [column.tolist() for column in found] == [[-(2**63), 2**63 - 1], [3, 2], [2, 1], [1, 1]]
+    found = group_pairs(groups, ordered_keys(scores), labels)
+    assert [column.tolist() for column in found] == [[-(2**63), 0, 2**63 - 1], [3, 0, 2], [2, 0, 1], [1, 1, 1]]
 
 
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-15), (torch.float32, 1e-6)])
@@ -133,6 +131,6 @@ def test_weights_of_very_different_size() -> None:
     groups = torch.arange(n) % 2
     weights = torch.rand(n, dtype=torch.float64) * torch.where(groups == 0, 1e12, 1e-3)
     rows = rows_of([{"preds": scores, "target": labels, "weights": weights, "indexes": groups}])
-    found = weigh_group_pairs(groups, ordered_keys(scores), labels, weights)
+    found = group_pairs(groups, ordered_keys(scores), labels, weights)
     for group, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True):
         assert Pairs(*numbers).auc == pytest.approx(auc(by_group(rows)[group]), abs=1e-14)

@@ -56,19 +56,24 @@ def check_ranks(expected: Rows, ids: torch.Tensor, depth: int, made: list[Any]) 
         assert flags == score_rows.HAS_TIES * any(size > 1 for _, size in wanted)
 
 
-def full_ranks(scores: ScoreMatrix, wanted: torch.Tensor, *, nan_matters: bool = True) -> list[Any]:
+def full_ranks(
+    scores: ScoreMatrix, wanted: torch.Tensor, high: torch.Tensor | None = None, *, nan_matters: bool = True
+) -> list[Any]:
     above, equal = np.zeros((2, *wanted.shape), np.int64)
     lengths = np.full(wanted.shape[0], 99, np.int64)
     made = above, equal, lengths
-    score_rows.full_ranks(0, wanted.shape[0], scores.rows(), nan_matters, wanted.numpy(), *made)
+    ranges = wanted.numpy(), (wanted if high is None else high).numpy()
+    score_rows.full_ranks(0, wanted.shape[0], scores.rows(), nan_matters, *ranges, *made)
     return [column.tolist() for column in made]
 
 
-def check_full_ranks(expected: Rows, wanted: torch.Tensor, made: list[Any]) -> None:
-    for row, of_row, above, equal, length in zip(expected, wanted.tolist(), *made, strict=True):
-        ordered = Sorted(row)
-        assert above == [ordered.above(score) if score > -INF else 0 for score in of_row]
-        assert equal == [ordered.equal(score) if score > -INF else 0 for score in of_row]
+def check_full_ranks(expected: Rows, wanted: torch.Tensor, made: list[Any], high: torch.Tensor | None = None) -> None:
+    highs = (wanted if high is None else high).tolist()
+    for row, of_row, of_high, above, equal, length in zip(expected, wanted.tolist(), highs, *made, strict=True):
+        ordered, ranges = Sorted(row), list(zip(of_row, of_high, strict=True))
+        assert above == [ordered.above(end) if score > -INF else 0 for score, end in ranges]
+        inside = [sum(score <= value <= end for value in row) if score > -INF else 0 for score, end in ranges]
+        assert equal == inside
         assert length == ordered.above(-INF)
 
 
@@ -97,6 +102,8 @@ def check_all(arguments: dict[str, Any], ids: torch.Tensor, depth: int) -> None:
     check_ranks(expected, ids, depth, ranks_within(scores, ids, depth, nan_matters=False))
     wanted = scores.gather(ids)
     check_full_ranks(expected, wanted, full_ranks(scores, wanted, nan_matters=False))
+    high = torch.where(wanted > 0, wanted.flip(1).maximum(wanted), wanted)
+    check_full_ranks(expected, wanted, full_ranks(scores, wanted, high, nan_matters=False), high)
     check_best(expected, depth, best(scores, depth, nan_matters=False))
 
 

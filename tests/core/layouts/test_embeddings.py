@@ -218,7 +218,7 @@ def test_refused_before_anything_is_counted(change: dict[str, torch.Tensor | Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_standing_is_a_count(kind: str, sorted_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "COUNTED_TARGETS", sorted_from)
-    monkeypatch.setattr(thresholds, "REGISTER_BYTES", 80)  # 20 scores: the last piece is a shorter one
+    monkeypatch.setattr(thresholds, "PIECE", 20)
     data = batch(kind, 9, n_items=500)
     preds, users, items = scored(data)["preds"], data["user_embeddings"], data["item_embeddings"]
     ids = torch.randint(0, 500, (13, 4))

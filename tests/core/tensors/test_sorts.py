@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from torch_recmetrics.core.tensors import sorts, thresholds
+from torch_recmetrics.core.tensors import sorts
 from torch_recmetrics.core.tensors.sorts import (
     has_vector_sort,
     numpy_is_faster,
     processor,
     sort_column,
-    sorted_pieces,
     sorted_rows,
 )
 
@@ -118,17 +117,3 @@ def test_rows_are_sorted_in_a_copy() -> None:
     assert sorted_rows(rows).tolist() == [[1, 2, 3], [7, 8, 9]]
     assert rows.tolist() == [[3, 1, 2], [9, 8, 7]]
     assert sorted_rows(rows.to(torch.bfloat16)).tolist() == [[1, 2, 3], [7, 8, 9]]  # numpy has no such numbers
-
-
-@pytest.mark.parametrize("numpy", [True, False])
-def test_pieces_of_rows_are_sorted_apart(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorts, "is_sync_free", lambda device: numpy)
-    monkeypatch.setattr(thresholds, "REGISTER_BYTES", 8)
-    rows = torch.tensor([[5.0, 1.0, 3.0, 2.0, 9.0], [0.0, 8.0, 7.0, 4.0, 6.0]])
-    for given in (rows, rows.T.contiguous().T):
-        assert [(pieces.tolist(), ascending.tolist()) for pieces, ascending in sorted_pieces(given)] == [
-            ([[[5, 1], [0, 8]], [[3, 2], [7, 4]]], [[[1, 5], [0, 8]], [[2, 3], [4, 7]]]),
-            ([[[9], [6]]], [[[9], [6]]]),
-        ]
-    assert list(sorted_pieces(torch.empty(2, 0))) == []
-    assert [pieces.shape for pieces, _ in sorted_pieces(torch.empty(0, 5))] == [(2, 0, 2), (1, 0, 1)]

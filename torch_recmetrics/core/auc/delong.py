@@ -6,12 +6,11 @@ is the share of the positives above it. The AUC is the mean of either.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import used_bins
+from torch_recmetrics.core.auc.pairs import class_sums
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct_rows, joined
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
@@ -19,12 +18,8 @@ from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
 ROUNDING = 1e-15  # a standard error as small is that of rows all pairs of which are alike
 
 
-class Side(NamedTuple):
-    """The rows of one class, for each different score, ascending."""
-
-    weights: Tensor
-    squares: Tensor  # of the weights
-    counts: Tensor  # of the rows with a weight
+# The negative and the positive rows of each of S different scores, ascending, as (2, 3, S) `sides`: their weights, the
+# squares of these, and how many rows have a weight.
 
 
 def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
@@ -36,32 +31,31 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
     were counted in bins, which do not hold the squares of weights.
     """
     sides = sides_of(seen)
-    whole = torch.zeros_like(sides[0].weights, dtype=torch.int64)
+    whole = torch.zeros_like(sides[0, 0], dtype=torch.int64)
     auc, error, n_units = (column.squeeze(0) for column in errors_by(whole, 1, sides))
     return auc, error, n_units
 
 
-def errors_by(groups: Tensor, n_groups: int, sides: tuple[Side, Side]) -> tuple[Tensor, Tensor, Tensor]:
+def errors_by(groups: Tensor, n_groups: int, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(n_groups,) each: the same of several groups of rows; `groups` is that of each score, ascending."""
-    first = run_first(run_starts(groups))
-    totals, counts, placements = [], [], []
-    for side in sides:
-        totals.append(sum_by(groups, side.weights, n_groups))
-        counts.append(sum_by(groups, side.counts, n_groups))
-        # The share of the class that lies below a score, half of that at it.
-        below = side.weights.cumsum(0) - side.weights
-        placements.append((below - below[first] + side.weights / 2) / totals[-1][groups])
-    auc = sum_by(groups, sides[1].weights * placements[0], n_groups) / totals[1]
-    variances = []
-    for side, placement, total, n in zip(sides, (1 - placements[1], placements[0]), totals, counts, strict=True):
-        squares = side.squares * (placement - auc[groups]).square()
-        factor = torch.where(n > 1, n / (n - 1), float("nan"))  # the deviation of a row alone is 0 but for rounding
-        variances.append(sum_by(groups, squares, n_groups) / total.square() * factor)
-    n_units = n_of_units(variances[0], variances[1], counts[0], counts[1], counts[0] + counts[1])
-    return auc.clamp(max=1), (variances[0] + variances[1]).sqrt(), n_units
+    first, by_class = run_first(run_starts(groups)), torch.cat([groups, groups + n_groups])
+    weights, squares, numbers = sides.unbind(1)
+
+    def summed(side: Tensor) -> Tensor:
+        return sum_by(by_class, side.flatten(), 2 * n_groups).view(2, n_groups)
+
+    totals, counts = summed(weights), summed(numbers)
+    # The share of the class that lies below a score, half of that at it.
+    below = weights.cumsum(1) - weights
+    placements = (below - below[:, first] + weights / 2) / totals[:, groups]
+    auc = sum_by(groups, weights[1] * placements[0], n_groups) / totals[1]
+    deviations = torch.stack([1 - placements[1], placements[0]]) - auc[groups]
+    factor = torch.where(counts > 1, counts / (counts - 1), float("nan"))  # the deviation of a row alone is 0
+    variances = summed(squares * deviations.square()) / totals.square() * factor
+    return auc.clamp(max=1), variances.sum(0).sqrt(), n_of_units(variances, counts, counts.sum(0))
 
 
-def n_of_units(variance: Tensor, other: Tensor, n: Tensor, n_other: Tensor, n_all: Tensor) -> Tensor:
+def n_of_units(variances: Tensor, counts: Tensor, n_all: Tensor) -> Tensor:
     """One more than the degrees of freedom of a standard error, rounded down; of each of several AUCs.
 
     Source: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin
@@ -70,12 +64,12 @@ def n_of_units(variance: Tensor, other: Tensor, n: Tensor, n_other: Tensor, n_al
     class that are independent of each other.
 
     Args:
-        variance, other: what the rows, or clusters, of either class add to the squared error.
-        n, n_other: how many of them have a row of the class.
-        n_all: how many there are.
+        variances: (2, ...) what the rows, or clusters, of either class add to the squared error.
+        counts: (2, ...) how many of them have a row of the class.
+        n_all: (...) how many there are.
     """
-    fewer, total = torch.minimum(n, n_other), variance + other
-    freedom = total.square() / (variance.square() / (n - 1) + other.square() / (n_other - 1))
+    fewer, total = counts.amin(0), variances.sum(0)
+    freedom = total.square() / (variances.square() / (counts - 1)).sum(0)
     units = torch.maximum((freedom + 1e-6).floor() + 1, fewer)  # rounding must not cost a whole number
     return torch.where(total.sqrt() > ROUNDING, units, torch.minimum(fewer, (n_all / 2).floor()))
 
@@ -94,26 +88,20 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     keys, order = torch.sort(keys)
     positive, weights, groups = positive[order], weights[order], groups[order]
     starts = run_starts(keys)
-    score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
+    score = starts.cumsum(0) - 1
     names, cluster = torch.unique(groups, return_inverse=True)
-    masks = ~positive, positive
-    of_score = [sum_by(score, weights * mask, n_scores) for mask in masks]
+    n, sides = names.shape[0], class_sums(starts, positive, weights).squeeze(1)
+    totals = sides.sum(1, keepdim=True)
     # The share of each class that lies below a score, half of those at it.
-    below = [(part.cumsum(0) - part / 2) / part.sum() for part in of_score]
-    placements = 1 - below[1][score], below[0][score]
-    totals = [part.sum() for part in of_score]
-    auc = (weights * positive * placements[1]).sum() / totals[1]
-    deviations, variances, counts, n = [], [], [], names.shape[0]
-    for mask, placement, total in zip(masks, placements, totals, strict=True):
-        deviation = sum_by(cluster, weights * mask * (placement - auc) / total, n)
-        n_with = auc.new_tensor(float(torch.unique(cluster[mask]).shape[0]))
-        counts.append(n_with)
-        factor = torch.where(n_with > 1, n_with / (n_with - 1), float("nan"))
-        variances.append(deviation.square().sum() * factor)
-        deviations.append(deviation)
-    variance = variances[0] + variances[1] + 2 * (deviations[0] * deviations[1]).sum() * n / max(n - 1, 1)
-    n_units = n_of_units(variances[0], variances[1], counts[0], counts[1], auc.new_tensor(float(n)))
-    return auc.clamp(max=1), variance.clamp(min=0).sqrt(), n_units
+    below = ((sides.cumsum(1) - sides / 2) / totals)[:, score]
+    placements, members = torch.stack([1 - below[1], below[0]]), torch.stack([~positive, positive])
+    auc = (weights * positive * placements[1]).sum() / totals[1, 0]
+    by_class = torch.cat([cluster, cluster + n])
+    deviations = sum_by(by_class, (weights * members * (placements - auc) / totals).flatten(), 2 * n).view(2, n)
+    counts = exact(sum_by(by_class, members.flatten().to(torch.int64), 2 * n).view(2, n) > 0).sum(1)
+    variances = deviations.square().sum(1) * torch.where(counts > 1, counts / (counts - 1), float("nan"))
+    variance = variances.sum() + 2 * deviations.prod(0).sum() * n / max(n - 1, 1)
+    return auc.clamp(max=1), variance.clamp(min=0).sqrt(), n_of_units(variances, counts, auc.new_tensor(float(n)))
 
 
 def lacks_squares(seen: ScoredLabels) -> bool:
@@ -121,13 +109,13 @@ def lacks_squares(seen: ScoredLabels) -> bool:
     return any(counts.is_floating_point() for counts in seen.tables.values())
 
 
-def sides_of(seen: ScoredLabels) -> tuple[Side, Side]:
-    """The negatives and the positives."""
+def sides_of(seen: ScoredLabels) -> Tensor:
+    """(2, 3, S) both sides of all rows."""
     counts = seen.only_histogram
     if counts is not None:
-        sides = [exact(side) for side in used_bins(counts)[1:]]
-        others = [torch.full_like(side, float("nan")) if lacks_squares(seen) else side for side in sides]
-        return Side(sides[0], others[0], others[0]), Side(sides[1], others[1], others[1])
+        of_bins = exact(torch.stack(used_bins(counts)[1:]))
+        others = torch.full_like(of_bins, float("nan")) if lacks_squares(seen) else of_bins
+        return torch.stack([of_bins, others, others], 1)
     tables = [distinct_rows(counts, dtype) for dtype, counts in seen.tables.items()]
     rows = joined([*seen.rows, *tables], torch.promote_types(seen.dtype, torch.float32), seen.device, weighted=True)
     weights = exact(rows.labels) if rows.weights is None else rows.weights
@@ -137,14 +125,4 @@ def sides_of(seen: ScoredLabels) -> tuple[Side, Side]:
         of_bins = weights[-n_counted:]
         squares[-n_counted:] = number[-n_counted:] = float("nan") if lacks_squares(seen) else of_bins
     keys, order = torch.sort(rows.keys)
-    return sides_by(run_starts(keys), rows.labels[order], *(column[order] for column in (weights, squares, number)))
-
-
-def sides_by(starts: Tensor, positive: Tensor, *columns: Tensor) -> tuple[Side, Side]:
-    """Both sides of sorted rows: `starts` says where a score begins, the columns are those of a :class:`Side`."""
-    score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
-    negatives, positives = (
-        Side(*(sum_by(score, torch.where(mine, column, 0), n_scores) for column in columns))
-        for mine in (~positive, positive)
-    )
-    return negatives, positives
+    return class_sums(run_starts(keys), rows.labels[order], *(column[order] for column in (weights, squares, number)))

@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
-from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
-from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels, bins_of, distinct_rows, joined
-from torch_recmetrics.core.distributed.collectives import gather_columns, sum_alike, sum_over_processes
+from torch_recmetrics.core.auc.pairs import Pairs, all_pairs
+from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of, distinct_rows, joined
+from torch_recmetrics.core.distributed.collectives import gather_columns, gather_counts, sum_alike, sum_over_processes
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES
-
-LIMB = 40  # bits of a large integer that one int64 carries: sums over ranks do not overflow
 
 
 class Agreed(NamedTuple):
@@ -32,7 +29,6 @@ class Agreed(NamedTuple):
     positives: int  # rows that are kept
     negatives: int
     dtypes: list[torch.dtype]  # of all scores
-    counts: Tensor  # (2 * bins,) int64: the sum of the histograms of float32 or float64 scores without weights
 
     @property
     def kept_dtype(self) -> torch.dtype:
@@ -40,7 +36,7 @@ class Agreed(NamedTuple):
         return torch.float64 if torch.float64 in self.dtypes else torch.float32
 
 
-def agree(what: str, local: ScoredLabels, has_sample_ids: bool, num_bins: int | None, group: Any) -> Agreed:
+def agree(what: str, local: ScoredLabels, has_sample_ids: bool, group: Any) -> Agreed:
     """One sum over the ranks. Numbers of rows are exact in float64."""
     positives = sum(int(part.labels.sum()) for part in local.rows)
     n_rows = sum(part.labels.shape[0] for part in local.rows)
@@ -49,17 +45,11 @@ def agree(what: str, local: ScoredLabels, has_sample_ids: bool, num_bins: int | 
     weighted_tables = any(counts.is_floating_point() for counts in local.tables.values())
     header = [has_sample_ids, weighted_rows, weighted_tables, positives, n_rows - positives]
     header += [dtype in dtypes for dtype in KEY_DTYPES]
-    size, dtype = len(header) + 2 * (num_bins or 0), accumulator_dtype(local.device)
-    vector = torch.zeros(size, dtype=dtype, device=local.device)
-    vector[: len(header)] = torch.tensor(header, device=local.device)
-    for dtype, counts in local.tables.items():
-        if dtype not in HALF_DTYPES and not weighted_tables:
-            vector[len(header) :] += counts
-    total = sum_alike([what], vector, group).to(torch.int64)
-    numbers = total[: len(header)].tolist()
+    vector = torch.tensor(header, dtype=accumulator_dtype(local.device), device=local.device)
+    numbers = sum_alike([what], vector, group).to(torch.int64).tolist()
     seen = [dtype for dtype, number in zip(KEY_DTYPES, numbers[5:], strict=True) if number]
     has_ids, rows_weighted, tables_weighted = map(bool, numbers[:3])
-    return Agreed(has_ids, rows_weighted, tables_weighted, numbers[3], numbers[4], seen, total[len(header) :])
+    return Agreed(has_ids, rows_weighted, tables_weighted, numbers[3], numbers[4], seen)
 
 
 def exchange(
@@ -74,20 +64,16 @@ def exchange(
         num_bins: the bins of float32 and float64 scores; None: they are kept.
     """
     scored_labels = local()
-    agreed = agree(what, scored_labels, has_sample_ids, num_bins, group)
+    agreed = agree(what, scored_labels, has_sample_ids, group)
     if agreed.has_sample_ids:
         scored_labels = local(everywhere=True)
-        agreed = agree(what, scored_labels, has_sample_ids, num_bins, group)
+        agreed = agree(what, scored_labels, has_sample_ids, group)
     device, tables = scored_labels.device, {}
     for dtype in agreed.dtypes:
         n_bins = bins_of(dtype, num_bins)
-        if n_bins is None:
-            continue
-        if dtype not in HALF_DTYPES and not agreed.weighted_tables:
-            tables[dtype] = agreed.counts
-            continue
-        counts = scored_labels.tables.get(dtype, torch.zeros(2 * n_bins, dtype=torch.int64, device=device))
-        tables[dtype] = sum_over_processes(exact(counts) if agreed.weighted_tables else counts, group)
+        if n_bins is not None:
+            counts = scored_labels.tables.get(dtype, torch.zeros(2 * n_bins, dtype=torch.int64, device=device))
+            tables[dtype] = sum_over_processes(exact(counts) if agreed.weighted_tables else counts, group)
     return ScoredLabels(scored_labels.rows, tables, device), agreed
 
 
@@ -98,15 +84,11 @@ def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) ->
     device, rows = scored_labels.device, rows_here(scored_labels, agreed, group)
     label = agreed.positives <= agreed.negatives
     both = joined([gathered(rows.in_class(label), group), rows.in_class(not label)], agreed.kept_dtype, device)
-    if both.weights is None:
-        twice_u = int(count_pairs(both.keys, both.labels).twice_u)
-        limbs = torch.tensor([(twice_u >> LIMB * n) & ((1 << LIMB) - 1) for n in range(4)], device=device)
-        twice_u = sum(limb << LIMB * n for n, limb in enumerate(sum_over_processes(limbs, group).tolist()))
-        return Pairs(twice_u, agreed.positives, agreed.negatives)
-    pairs = weigh_pairs(both.keys, both.labels, both.weights)
+    pairs = all_pairs(both.keys, both.labels, both.weights)
     larger = pairs.negatives if label else pairs.positives
-    sums = torch.tensor([pairs.twice_u, larger], dtype=both.weights.dtype, device=device)
-    twice_u, larger = sum_over_processes(sums, group).tolist()
+    dtype = torch.int64 if both.weights is None else both.weights.dtype
+    of_ranks = gather_counts(torch.tensor([pairs.twice_u, larger], dtype=dtype, device=device), group)
+    twice_u, larger = map(sum, of_ranks.T.tolist())  # Python's integers, which no sum is too large for
     return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives)
 
 

@@ -6,6 +6,9 @@ add up. In 2^16 bins each half-precision score has a bin of its own, and nothing
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +19,6 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import bits_of, integers, keys_from, ordered_keys, scores_of
 
 HALF_BINS = 1 << 16
-BLOCK = 128  # cells of a histogram that are looked at together
 
 
 def histogram(scores: Tensor, labels: Tensor, weights: Tensor | None, n_bins: int) -> Tensor:
@@ -59,35 +61,21 @@ def codes_of(scores: Tensor, labels: Tensor, n_bins: int) -> Tensor:
 
 def used_bins(counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The bins that hold rows, ascending, and the negatives and the positives of each."""
-    # Most bins are empty, and far from those that are not: the largest of a block tells, at the speed of memory.
-    width = min(counts.shape[0], BLOCK)
-    blocks = counts.view(-1, width).amax(1).nonzero().flatten()
-    negatives, positives = counts.view(-1, width)[blocks].view(-1, 2).unbind(1)
-    used = (negatives + positives).nonzero().flatten()
-    bins = (blocks.unsqueeze(1) * (width // 2) + torch.arange(width // 2, device=counts.device)).flatten()
-    return bins[used], negatives[used], positives[used]
+    negatives, positives = counts.view(-1, 2).unbind(1)
+    bins = torch.logical_or(negatives, positives).nonzero().flatten()
+    return bins, negatives[bins], positives[bins]
 
 
 def pairs_of(counts: Tensor) -> Pairs:
     """The pairs of a histogram. Those that share a bin count one half."""
     _, negatives, positives = used_bins(counts)
     number = float if counts.is_floating_point() else int
-    n_positive, n_negative = number(positives.sum()), number(negatives.sum())
-    if number is int and 2 * n_positive * n_negative > torch.iinfo(torch.int64).max:
-        return _pairs_of_many(negatives.tolist(), positives.tolist())
+    if number is int and 2 * int(positives.sum()) * int(negatives.sum()) > torch.iinfo(torch.int64).max:
+        sides: Any = [np.array(side.tolist(), dtype=object) for side in (negatives, positives)]  # of any size
+        negatives, positives = sides
     below = negatives.cumsum(0) - negatives
     twice_u, shared = (positives * (2 * below + negatives)).sum(), (positives * negatives).sum()
-    return Pairs(number(twice_u), n_positive, n_negative, number(shared))
-
-
-def _pairs_of_many(negatives: list[int], positives: list[int]) -> Pairs:
-    """:func:`pairs_of` in integers of any size."""
-    twice_u = shared = below = 0
-    for n, p in zip(negatives, positives, strict=True):
-        twice_u += p * (2 * below + n)
-        shared += p * n
-        below += n
-    return Pairs(twice_u, sum(positives), below, shared)
+    return Pairs(*map(number, (twice_u, positives.sum(), negatives.sum(), shared)))
 
 
 def lower_edges(dtype: torch.dtype, bins: Tensor, n_bins: int) -> Tensor:

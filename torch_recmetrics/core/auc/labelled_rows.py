@@ -106,18 +106,19 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
     if not checks.active or not preds.numel():
         return
     low, high = preds.aminmax()  # NaN if any is
-
-    def message(_: int) -> str:
-        if not probabilities:
-            return f"`preds` must not be NaN, got NaN in row {_first(preds.isnan()) // width}"
-        place = _first(~((preds >= 0) & (preds <= 1)))
-        return (
+    if not probabilities:
+        checks.defer(
+            high.isnan(), lambda place: f"`preds` must not be NaN, got NaN in row {place // width}", preds.isnan
+        )
+        return
+    checks.defer(
+        ~((low >= 0) & (high <= 1)),
+        lambda place: (
             f"`preds` must be probabilities in [0, 1], got {preds[place].item():g} in row {place // width}; "
             "put logits through a sigmoid first"
-        )
-
-    broken = ~((low >= 0) & (high <= 1)) if probabilities else high.isnan()
-    checks.defer(broken.reshape(1), message)
+        ),
+        lambda: ~((preds >= 0) & (preds <= 1)),
+    )
 
 
 def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
@@ -136,12 +137,11 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     else:
         low, high = target.aminmax()
         broken = (low < 0) | (high > 1)
-
-    def message(_: int) -> str:
-        place = _first((target != 0) & (target != 1))
-        return f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}"
-
-    checks.defer(broken.reshape(1), message)
+    checks.defer(
+        broken,
+        lambda place: f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}",
+        lambda: (target != 0) & (target != 1),
+    )
     return target.to(torch.bool) if labels is None else labels
 
 
@@ -152,13 +152,9 @@ def _defer_two_classes(checks: check.ValueChecks, preds: Tensor, labels: Tensor)
         off = (preds.to(torch.promote_types(preds.dtype, torch.float32)).sum(1) - 1).abs()
         softmax = (off <= 2 * eps).all() & (preds >= 0).all()
         checks.defer(
-            (softmax & (labels[:, 0] != labels[:, 1]).all()).reshape(1),
+            softmax & (labels[:, 0] != labels[:, 1]).all(),
             lambda _: (
                 "`preds` must have one prediction for each row, got two columns whose sum is 1 beside a `target` with "
                 "one 1 in each row, the probabilities of two classes: give class 1 alone, preds[:, 1] and target[:, 1]"
             ),
         )
-
-
-def _first(broken: Tensor) -> int:
-    return int(broken.to(torch.uint8).argmax())

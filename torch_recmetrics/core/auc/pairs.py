@@ -1,8 +1,7 @@
 """Pairs of a positive and a negative row, counted exactly from one sort.
 
-Group, key and label of a row are packed into one integer, label lowest, and sorted. The j-th positive then stands at
-place i_j, and i_j - j negatives stand before it, so no running sum over all rows is needed. Of equal scores the
-negatives come first. A tie begins where a positive follows a negative of the same key; its pairs count one half.
+Group, key and label of a row are packed into one integer, label lowest, and sorted. Rows of one score then stand
+together, and those of one group. The pairs of equal scores count one half.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import usable
-from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
@@ -46,7 +44,7 @@ class Pairs(NamedTuple):
 
 
 class GroupPairs(NamedTuple):
-    """Pairs of each group that has a positive row; int64, or float64 where rows have weights."""
+    """Pairs of each group; int64, or float64 where rows have weights."""
 
     indexes: Tensor  # (G,) int64, ascending
     twice_u: Tensor
@@ -120,73 +118,57 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
     return Packed(codes, shift, first_group, 1 << group_bits, names)
 
 
-def count_pairs(keys: Tensor, labels: Tensor) -> Pairs:
-    """All pairs of a positive and a negative row, in exact integers; see :func:`pack` for the arguments."""
-    pairs = count_group_pairs(None, keys, labels)
-    positives = int(pairs.positives.sum())
-    return Pairs(int(pairs.twice_u.sum()), positives, keys.shape[0] - positives)
-
-
-def count_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor) -> GroupPairs:
-    """The pairs within each group that has a positive row, in exact integers; see :func:`pack` for the arguments."""
-    packed = pack(keys, labels, groups)
-    codes, shift = sort_column(packed.codes), packed.shift
-    if usable(codes):
-        most = min(codes.shape[0], packed.most_groups)
-        columns = codes.new_empty((4, most), dtype=torch.int64)
-        n_groups = kernels.count_groups(codes.numpy(), shift, *columns.numpy())
-        return packed.by_index(*columns[:, :n_groups])
-    place = nonzero_positions(part & 1 for (part,) in slices(codes))
-    positive_groups, positives = torch.unique_consecutive(codes[place] >> shift, return_counts=True)
-    starts = torch.searchsorted(codes, positive_groups << shift)
-    stops = torch.searchsorted(codes, (positive_groups << shift) + ((1 << shift) - 1), right=True)
-    # The j-th positive has place - j negatives before it in all groups; those of earlier groups are taken off.
-    first = positives.cumsum(0) - positives
-    before = torch.arange(place.shape[0], device=place.device).neg_().add_(place).cumsum(0)
-    before = torch.cat([before.new_zeros(1), before])
-    in_order = before[first + positives] - before[first] - positives * (starts - first)
-    # Where a positive follows a negative the two codes differ in the label alone.
-    ends = nonzero_positions((after ^ before) == 1 for after, before in slices(codes[1:], codes[:-1])) + 1
-    tied_negatives = ends - torch.searchsorted(codes, codes[ends - 1])
-    tied_positives = torch.searchsorted(codes, codes[ends], right=True) - ends
-    owner = torch.searchsorted(positive_groups, codes[ends] >> shift)
-    tied = sum_by(owner, tied_negatives * tied_positives, positive_groups.shape[0])
-    return packed.by_index(positive_groups, 2 * in_order - tied, positives, stops - starts - positives)
-
-
-def weigh_group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Tensor) -> GroupPairs:
-    """:func:`count_group_pairs` where a pair counts the product of its rows' weights, in float64.
+def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Tensor | None = None) -> GroupPairs:
+    """The pairs within each group: in exact integers, or each pair counts the product of its rows' weights, in float64.
 
     Args:
         groups, keys, labels: see :func:`pack`; without groups all rows are one group.
         weights: (n,) >= 0.
     """
-    weights = exact(weights)
     packed = pack(keys, labels, groups)
-    codes, order = torch.sort(packed.codes)
-    starts = run_starts(codes >> 1)
-    score = starts.cumsum(0) - 1  # the number of each row's score, over all groups
+    if weights is None:
+        codes = sort_column(packed.codes)
+        if usable(codes):
+            columns = codes.new_empty((4, min(codes.shape[0], packed.most_groups)), dtype=torch.int64)
+            n_groups = kernels.count_groups(codes.numpy(), packed.shift, *columns.numpy())
+            return packed.by_index(*columns[:, :n_groups])
+        weights = torch.ones_like(codes, dtype=torch.int64)
+    else:
+        codes, order = torch.sort(packed.codes)
+        weights = exact(weights)[order]
+    starts = run_starts(codes >> 1)  # of a score in a group
     of_score = codes[starts] >> packed.shift
     group_starts = run_starts(of_score)
     group = group_starts.cumsum(0) - 1  # the number of each score's group
-    positive = (codes & 1).to(weights.dtype)
-    weights = weights[order]
     group_codes = of_score[group_starts]
-    n_groups = group_codes.shape[0]
-    positives = sum_by(score, weights * positive, of_score.shape[0])
-    negatives = sum_by(score, weights * (1 - positive), of_score.shape[0])
-    in_group = sum_by(group, positives, n_groups), sum_by(group, negatives, n_groups)
-    units = units_of(in_group[0]), units_of(in_group[1])
-    positives, negatives = positives / units[0][group], negatives / units[1][group]
-    below = sums_before(negatives, group_starts.nonzero().flatten()[group])
-    twice_u = sum_by(group, positives * (2 * below + negatives), n_groups) * units[0] * units[1]
+    negatives, positives = class_sums(starts, (codes & 1).to(torch.bool), weights).squeeze(1)
+    in_group = [sum_by(group, side, group_codes.shape[0]) for side in (positives, negatives)]
+    first = group_starts.nonzero().flatten()[group]
+    if weights.is_floating_point():
+        units = [units_of(total) for total in in_group]
+        positives, negatives = positives / units[0][group], negatives / units[1][group]
+        below = sums_before(negatives, first)
+        twice_u = sum_by(group, positives * (2 * below + negatives), group_codes.shape[0]) * units[0] * units[1]
+    else:
+        below = negatives.cumsum(0) - negatives
+        twice_u = sum_by(group, positives * (2 * (below - below[first]) + negatives), group_codes.shape[0])
     return packed.by_index(group_codes, twice_u, *in_group)
 
 
-def weigh_pairs(keys: Tensor, labels: Tensor, weights: Tensor) -> Pairs:
-    """:func:`count_pairs` where a pair counts the product of its rows' weights."""
-    pairs = weigh_group_pairs(None, keys, labels, weights)
-    return Pairs(*(float(column.sum()) for column in pairs[1:]))
+def class_sums(starts: Tensor, positive: Tensor, *columns: Tensor) -> Tensor:
+    """(2, columns, S): the sums of the columns over the negative rows of each score, and over the positive ones.
+
+    `starts` says where a score begins in the sorted rows.
+    """
+    score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
+    sums = [sum_by(score, torch.where(mine, c, 0), n_scores) for mine in (~positive, positive) for c in columns]
+    return torch.stack(sums).view(2, len(columns), n_scores)
+
+
+def all_pairs(keys: Tensor, labels: Tensor, weights: Tensor | None = None) -> Pairs:
+    """All pairs of a positive and a negative row; see :func:`group_pairs`."""
+    number = int if weights is None else float
+    return Pairs(*(number(column.sum()) for column in group_pairs(None, keys, labels, weights)[1:]))
 
 
 def units_of(totals: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import HALF_BINS, histogram, lower_edges, pairs_of, used_bins
-from torch_recmetrics.core.auc.pairs import Pairs, count_pairs, weigh_pairs
+from torch_recmetrics.core.auc.pairs import Pairs, all_pairs, class_sums
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
-from torch_recmetrics.core.tensors.segments import run_starts, sum_by
+from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys, scores_of, widened
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
@@ -133,9 +133,7 @@ class ScoredLabels:
             pairs = pairs_of(counts)
             return pairs._replace(shared=0.0) if self.dtype in HALF_DTYPES else pairs
         rows = self.all_rows()
-        if rows.weights is None:
-            return count_pairs(rows.keys, rows.labels)
-        return weigh_pairs(rows.keys, rows.labels, rows.weights)
+        return all_pairs(rows.keys, rows.labels, rows.weights)
 
     def curve(self) -> tuple[Tensor, Tensor, Tensor]:
         """The different scores, falling, and the weight of the negatives and of the positives at each."""
@@ -146,10 +144,7 @@ class ScoredLabels:
         rows = self.all_rows()
         keys, order = torch.sort(rows.keys, descending=True)
         starts = run_starts(keys)
-        score = starts.cumsum(0) - 1
-        scores = scores_of(keys[starts]).to(self.dtype)
-        positive = exact(rows.labels[order])
-        weights = torch.ones_like(positive) if rows.weights is None else rows.weights[order]
-        sides = [sum_by(score, weights * side, scores.shape[0]) for side in (1 - positive, positive)]
-        used = (sides[0] + sides[1]).nonzero().flatten()
-        return scores[used], sides[0][used], sides[1][used]
+        weights = exact(torch.ones_like(rows.labels)) if rows.weights is None else rows.weights[order]
+        negatives, positives = class_sums(starts, rows.labels[order], weights).squeeze(1)
+        used = (negatives + positives).nonzero().flatten()
+        return scores_of(keys[starts])[used].to(self.dtype), negatives[used], positives[used]

@@ -31,7 +31,7 @@ class ScoreChunk:
 
     first: int
     n_items: int
-    scores: Tensor  # (blocks * ITEM_BLOCK, B); -inf where hidden or filled up
+    scores: Tensor  # (whole blocks of items, B); -inf where hidden or filled up
     margin: Tensor  # (B,)
     rounding: float
 
@@ -58,7 +58,7 @@ class PreparedUsers:
     """The users in one dtype, a buffer for their scores, and what the error of a score is made of."""
 
     vectors: Tensor  # (B, d)
-    buffer: Tensor  # (blocks * ITEM_BLOCK, B)
+    buffer: Tensor  # (whole blocks of items, B)
     per_length: Tensor  # (B,) for each unit of the longest item's length
     least: Tensor  # (B,)
     per_bias: float  # for each unit of the largest bias
@@ -82,7 +82,8 @@ class ApproxScores:
         by_user: bool = False,
     ) -> None:
         self.pairs = pairs
-        self._by_user = by_user  # the scores of one user lie together
+        self._by_user = by_user  # the scores of one user lie together, in pieces and not in blocks
+        self._block = thresholds.PIECE if by_user else thresholds.ITEM_BLOCK
         self._mask = mask  # (B, N) bool, True = may be found
         self.dtype = dtype
         self.chunk_size = max(1, min(chunk_size, pairs.n_items))
@@ -113,7 +114,7 @@ class ApproxScores:
 
     def _scores(self, part: slice, users: PreparedUsers) -> Tensor:
         pairs, n_items, dtype = self.pairs, part.stop - part.start, users.vectors.dtype
-        scores = users.buffer[: whole_blocks(n_items)]
+        scores = users.buffer[: whole_blocks(n_items, self._block)]
         items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
         torch.mm(items.to(dtype), users.vectors.T, out=scores[:n_items])
         if pairs.bias is not None:
@@ -135,7 +136,7 @@ class ApproxScores:
         scores and, three times over, for the directions of the cosine.
         """
         pairs, users, user_lengths = self.pairs, self._users.to(dtype), self._lengths
-        shape = whole_blocks(self.chunk_size), pairs.n_users
+        shape = whole_blocks(self.chunk_size, self._block), pairs.n_users
         buffer = torch.empty(shape[::-1] if self._by_user else shape, dtype=dtype, device=users.device)
         buffer = buffer.T if self._by_user else buffer
         narrow = dtype == torch.bfloat16
@@ -158,9 +159,9 @@ class ApproxScores:
         return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + user_lengths), error, rounding)
 
 
-def whole_blocks(n_items: int) -> int:
-    """The number of items, rounded up to whole blocks."""
-    return -(-n_items // thresholds.ITEM_BLOCK) * thresholds.ITEM_BLOCK
+def whole_blocks(n_items: int, block: int) -> int:
+    """The number of items, rounded up to whole blocks of so many."""
+    return -(-n_items // block) * block
 
 
 def rounds_factors() -> bool:

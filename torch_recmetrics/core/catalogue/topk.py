@@ -43,89 +43,68 @@ def topk_items(
     # Of very long lists fewer users are searched for at once.
     for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, depth), numbers):
         batch = pairs.of_users(part)
-        size = chunk_size or whole_blocks(max(1, numbers // (batch.n_users + batch.width)))
-        top = RunningTopK(batch, depth)
+        size = chunk_size or whole_blocks(max(1, numbers // (batch.n_users + batch.width)), thresholds.ITEM_BLOCK)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
+        best = scores[part, :depth], ids[part, :depth]
         for chunk in ApproxScores(batch, seen, dtype, size, shown):
-            _search(chunk, top)
+            best = best_with_chunk(best, chunk, batch)
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
-        top.compare()
-        scores[part, :depth], ids[part, :depth] = top.scores, top.ids
+        scores[part, :depth], ids[part, :depth] = best
     return scores, ids
 
 
-class RunningTopK:
-    """The best items of each user so far, by falling score, equal scores by rising id.
-
-    Candidates come by rising id. They wait until they are many, and are then scored and compared together.
-    """
-
-    def __init__(self, pairs: PairScores, k: int) -> None:
-        self.pairs = pairs
-        self.k = k
-        device, shape = pairs.items.device, (pairs.n_users, k)
-        self.scores = torch.full(shape, float("-inf"), dtype=accumulator_dtype(device), device=device)  # (B, k)
-        self.ids = torch.full(shape, -1, dtype=torch.int64, device=device)  # (B, k)
-        self._waiting: list[tuple[Tensor, Tensor]] = []
-
-    def add(self, users: Tensor, ids: Tensor) -> None:
-        """(P,) candidates; for each user the ids are above all that came before."""
-        self._waiting.append((users, ids))
-        if sum(users.shape[0] for users, _ in self._waiting) >= self.scores.numel():
-            self.compare()
-
-    def compare(self) -> None:
-        """Score the candidates that wait, and keep the best."""
-        if not self._waiting:
-            return
-        users, ids = (torch.cat(columns) for columns in zip(*self._waiting, strict=True))
-        self._waiting = []
-        scores = self.pairs.pair_scores(users, ids)
-        better = (scores > self.scores[users, -1]).nonzero().squeeze(1)
-        if not better.shape[0]:
-            return
-        users, ids, scores = users[better], ids[better], scores[better]
-        # One sort finds the k best of each user at once, however many there are. Equal scores stay by rising id.
-        order = order_by(users, scores, descending=True)
-        users, ids, scores = users[order], ids[order], scores[order]
-        place = place_in_run(run_starts(users))
-        shape = self.scores.shape[0], min(int(place.max()) + 1, self.k)
-        new_scores = table(users, place, scores, shape, float("-inf"))
-        scores = torch.cat([self.scores, new_scores], 1)
-        ids = torch.cat([self.ids, table(users, place, ids, shape, -1)], 1)
-        # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
-        best = torch.sort(scores, descending=True, stable=True)
-        self.scores, self.ids = best.values[:, : self.k], ids.gather(1, best.indices[:, : self.k])
+# (B, k) scores and (B, k) ids of the best items of each user so far: falling scores, of equal ones rising ids.
+Best = tuple[Tensor, Tensor]
 
 
-def _search(chunk: ScoreChunk, top: RunningTopK) -> None:
-    """Give `top` the items of a chunk that may be better than what it has."""
-    low = below(chunk.lower_bound(top.scores[:, -1:]).squeeze(1), chunk.scores.dtype)
+def best_with(best: Best, pairs: PairScores, users: Tensor, ids: Tensor) -> Best:
+    """The best of these and of (P,) candidates; for each user their ids rise, and are above all that came before."""
+    scores, (n_users, k) = pairs.pair_scores(users, ids), best[0].shape
+    better = (scores > best[0][users, -1]).nonzero().squeeze(1)
+    if not better.shape[0]:
+        return best
+    users, ids, scores = users[better], ids[better], scores[better]
+    # One sort finds the k best of each user at once, however many there are. Equal scores stay by rising id.
+    order = order_by(users, scores, descending=True)
+    users, ids, scores = users[order], ids[order], scores[order]
+    place = place_in_run(run_starts(users))
+    shape = n_users, min(int(place.max()) + 1, k)
+    every = torch.cat([best[0], table(users, place, scores, shape, float("-inf"))], 1)
+    every_id = torch.cat([best[1], table(users, place, ids, shape, -1)], 1)
+    # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
+    top = torch.sort(every, descending=True, stable=True)
+    return top.values[:, :k], every_id.gather(1, top.indices[:, :k])
+
+
+def best_with_chunk(best: Best, chunk: ScoreChunk, pairs: PairScores) -> Best:
+    """The best of these and of the items of a chunk, whose ids are higher."""
+    low = below(chunk.lower_bound(best[0][:, -1:]).squeeze(1), chunk.scores.dtype)
     # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
     as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
     dtype = torch.int16 if as_bits else low.dtype
     blocks = chunk.scores.view(dtype).unflatten(0, (-1, thresholds.ITEM_BLOCK))  # type: ignore[no-untyped-call]
     block_max = blocks.amax(1)
     block, users = sparse_nonzero(block_max > low.view(dtype)) if chunk.first else (None, None)
-    if block is None or users is None or users.shape[0] > 2 * top.scores.numel():
-        low = torch.maximum(low, _tighter(chunk, block_max.view(low.dtype), top))
+    if block is None or users is None or users.shape[0] > 2 * best[0].numel():
+        low = torch.maximum(low, _tighter(chunk, block_max.view(low.dtype), best[0]))
         block, users = sparse_nonzero(block_max > low.view(dtype))
     for part in steps(users.shape[0], thresholds.ITEM_BLOCK, pair_elements(users.device)):
         user, of_block = users[part], block[part]
         scores = blocks[of_block, :, user]
         which, column = sparse_nonzero(scores > low.view(dtype)[user].unsqueeze(1))
-        top.add(user[which], chunk.first + of_block[which] * thresholds.ITEM_BLOCK + column)
-    if chunk.first == 0:
-        top.compare()  # from here on there is a threshold
+        ids = chunk.first + of_block[which] * thresholds.ITEM_BLOCK + column
+        best = best_with(best, pairs, user[which], ids)
+    return best
 
 
-def _tighter(chunk: ScoreChunk, block_max: Tensor, top: RunningTopK) -> Tensor:
-    """(B,) what a coarse score must exceed, from the k-th best of the lists so far and of this chunk."""
-    coarse = (block_max if block_max.shape[0] >= top.k else chunk.scores).T
+def _tighter(chunk: ScoreChunk, block_max: Tensor, best: Tensor) -> Tensor:
+    """(B,) what a coarse score must exceed, from the k-th of the (B, k) best scores so far and of this chunk."""
+    k = best.shape[1]
+    coarse = (block_max if block_max.shape[0] >= k else chunk.scores).T
     coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
-    here = chunk.lower_bound(coarse.topk(min(top.k, coarse.shape[1])).values)
-    kth = torch.cat([top.scores, here], 1).topk(top.k).values[:, -1:]
+    here = chunk.lower_bound(coarse.topk(min(k, coarse.shape[1])).values)
+    kth = torch.cat([best, here], 1).topk(k).values[:, -1:]
     # An item of this chunk may itself be the k-th, so items with its score count.
     return below(chunk.lower_bound(kth).squeeze(1), chunk.scores.dtype, strictly=True)
 

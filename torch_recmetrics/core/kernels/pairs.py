@@ -46,7 +46,7 @@ def write_labels(target: Array, labels: Array) -> int:
 
 @compiled
 def count_groups(codes: Array, shift: int, groups: Array, twice_u: Array, positives: Array, negatives: Array) -> int:
-    """The pairs of each group that has a positive row, in sorted (M,) codes; how many groups these are.
+    """The pairs of each group in sorted (M,) codes; how many groups there are.
 
     The columns are written to from their start; `twice_u` counts 2 for a pair in the right order, 1 for a tie.
     """
@@ -64,8 +64,7 @@ def count_groups(codes: Array, shift: int, groups: Array, twice_u: Array, positi
             twice += tied_hits * (2 * others + tied_others)
             hits += tied_hits
             others += tied_others
-        if hits:
-            groups[n_groups], twice_u[n_groups] = group, twice
-            positives[n_groups], negatives[n_groups] = hits, others
-            n_groups += 1
+        groups[n_groups], twice_u[n_groups] = group, twice
+        positives[n_groups], negatives[n_groups] = hits, others
+        n_groups += 1
     return n_groups

@@ -110,14 +110,14 @@ def count_few(scores: Array, begin: int, end: int, levels: Array, n: int, above:
 
 @compiled
 def count_levels(
-    scores: Array, begin: int, end: int, levels: Array, n: int, above: Array, equal: Array, sign: int
+    scores: Array, begin: int, end: int, lows: Array, highs: Array, n: int, above: Array, equal: Array, sign: int
 ) -> None:
-    """Add how many scores are above each of n levels, and how many are equal to it; with the sign -1, take them off."""
+    """Add how many scores are above each of n ranges, and how many are in it; with the sign -1, take them off."""
     for level in range(n):
-        least = levels[level]
+        least, most = lows[level], highs[level]
         higher, not_lower = np.int32(0), np.int32(0)
         for i in range(np.uint64(begin), np.uint64(end)):
-            higher = np.int32(higher + (scores[i] > least))
+            higher = np.int32(higher + (scores[i] > most))
             not_lower = np.int32(not_lower + (scores[i] >= least))
         above[level] += sign * higher
         equal[level] += sign * (not_lower - higher)
@@ -247,7 +247,7 @@ def ranks_within(
         for i in range(n):
             above[row, columns[i]] = depth
         n_above[:n], n_equal[:n] = 0, 0
-        count_levels(seen, np.int64(0), n_hidden, levels, n, n_above, n_equal, -1)
+        count_levels(seen, np.int64(0), n_hidden, levels, levels, n, n_above, n_equal, -1)
         begin, stop = start, start + n_items
         if n > FEW and n_items >= NARROW:
             begin = start + NARROW
@@ -259,7 +259,7 @@ def ranks_within(
             n_high = count_not_below(source, begin, end, least)
             if n_high:
                 if 2 * n < 16 + n_high:
-                    count_levels(source, begin, end, levels, n, n_above, n_equal, 1)
+                    count_levels(source, begin, end, levels, levels, n, n_above, n_equal, 1)
                 else:
                     n_picked = pick(source, begin, end, least, begin, high, high_columns, np.int64(0))
                     high[n_picked : n_picked + 4] = -INF  # for a step of four
@@ -277,22 +277,24 @@ def full_ranks(
     last_row: int,
     rows: tuple[Any, ...],
     nan_matters: bool,
-    wanted: Array,
+    low: Array,
+    high: Array,
     above: Array,
     equal: Array,
     lengths: Array,
 ) -> None:
-    """How many scores of its row are higher than each wanted one, and how many are equal.
+    """How many scores of its row are higher than each of some ranges, and how many are in it.
 
     Args:
         nan_matters: whether NaN is something else than -inf.
-        wanted: (B, T) scores; nothing is counted for -inf.
+        low, high: (B, T) the first and the last score of each; nothing is counted for a `low` of -inf.
         above, equal: (B, T) int64, zeros.
         lengths: (B,) int64: how many scores are above -inf; -1 where the row has a NaN.
     """
-    values, n_items, n_wanted = rows[0], rows[-1], wanted.shape[1]
+    values, n_items, n_wanted = rows[0], rows[-1], low.shape[1]
     row_bits, source, stride = source_of(rows, np.int64(0))
-    levels, columns = np.empty(n_wanted + 1, values.dtype), np.empty(n_wanted, np.int32)
+    lows, highs = np.empty(n_wanted + 1, values.dtype), np.empty(n_wanted + 1, values.dtype)
+    columns = np.empty(n_wanted, np.int32)
     n_above, n_equal = np.empty(n_wanted + 1, np.int32), np.empty(n_wanted + 1, np.int32)
     for row in range(first_row, last_row):
         start = row * stride
@@ -300,15 +302,15 @@ def full_ranks(
             load(rows, row, row_bits, source)
         n = np.int64(0)
         for column in range(n_wanted):
-            if wanted[row, column] > -INF:
-                levels[n], columns[n] = wanted[row, column], column
+            if low[row, column] > -INF:
+                lows[n], highs[n], columns[n] = low[row, column], high[row, column], column
                 n += 1
-        levels[n] = -INF  # whatever is neither above it nor equal is NaN
+        lows[n] = highs[n] = -INF  # whatever is neither above it nor equal is NaN
         n_above[: n + 1] = 0
         n_equal[: n + 1] = 0
         for begin in range(start, start + n_items, WIDE):
             end = min(begin + WIDE, start + n_items)
-            count_levels(source, begin, end, levels, n + 1, n_above, n_equal, 1)
+            count_levels(source, begin, end, lows, highs, n + 1, n_above, n_equal, 1)
         for i in range(n):
             above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
         lengths[row] = -1 if nan_matters and n_above[n] + n_equal[n] != n_items else n_above[n]
@@ -459,5 +461,6 @@ def best(
         n_kth[row], flags[row] = 1, flag
         if n >= k and k > 1 and best_scores[row, k - 1] == best_scores[row, k - 2]:
             n_equal[0] = 0
-            count_levels(source, start, start + n_items, best_scores[row, k - 1 : k], np.int64(1), n_above, n_equal, 1)
+            kth = best_scores[row, k - 1 : k]
+            count_levels(source, start, start + n_items, kth, kth, np.int64(1), n_above, n_equal, 1)
             n_kth[row] = n_equal[0]

@@ -43,5 +43,5 @@ class ReferenceChecks(ValueChecks):
         super().__init__(checks.active)
         self._checks, self._name = checks, name
 
-    def defer(self, broken: Tensor, message: Callable[[int], str], **rule: bool) -> None:
-        self._checks.defer(broken, lambda row: told_as(self._name, message(row)), **rule)
+    def defer(self, broken: Tensor, message: Callable[[int], str], where: Any = None, *, always: bool = False) -> None:
+        self._checks.defer(broken, lambda row: told_as(self._name, message(row)), where, always=always)

@@ -93,35 +93,56 @@ def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Ten
         (B, R) int64 how many are higher, (B, R) how many are equal, (B,) how many are above -inf, or -1 where the row
         has a NaN.
     """
-    n_users, n_wanted = wanted.shape
-    if not (scores.compiled and n_wanted <= thresholds.LOOPED_TARGETS):
-        above, equal, lengths = scores.over_tiles(lambda rows, values: plain_ranks(values, wanted[rows]), compared=True)
-        return above, equal, lengths
-    above, equal = wanted.new_zeros((2, n_users, n_wanted), dtype=torch.int64)
-    lengths = wanted.new_empty(n_users, dtype=torch.int64)
-    made = (column.numpy() for column in (wanted.contiguous(), above, equal, lengths))
+    if scores.compiled and wanted.shape[1] <= thresholds.LOOPED_TARGETS:
+        return _looped_ranks(scores, wanted, wanted)
+    above, equal, lengths = scores.over_tiles(lambda rows, values: plain_ranks(values, wanted[rows]), compared=True)
+    return above, equal, lengths
+
+
+def range_counts(values: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, R) int64 how many of (B, N) scores are above each of R ranges of their row, and how many are in it.
+
+    The ranges go from (B, R) `low` to `high`, both above -inf; no score is NaN.
+    """
+    scores = ScoreMatrix(values)
+    if scores.compiled and low.shape[1] <= thresholds.LOOPED_TARGETS:
+        return _looped_ranks(scores, low, high)[:2]
+    return plain_counts(values, low, high)
+
+
+def _looped_ranks(scores: ScoreMatrix, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same by a compiled loop."""
+    n_users, n_wanted = low.shape
+    above, equal = low.new_zeros((2, n_users, n_wanted), dtype=torch.int64)
+    lengths = low.new_empty(n_users, dtype=torch.int64)
+    made = (column.numpy() for column in (low.contiguous(), high.contiguous(), above, equal, lengths))
     given = scores.rows(), not scores.nan_hidden, *made
     over_rows(score_rows.full_ranks, n_users, *given, work=n_users * scores.n_items * (1 + n_wanted))
     return above, equal, lengths
 
 
 def plain_ranks(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of (B, N) scores in which nothing is hidden."""
-    n_items = values.shape[1]
+    """:func:`full_ranks` of (B, N) scores in which nothing is hidden."""
     bounds = torch.cat([wanted, wanted.new_full((wanted.shape[0], 1), HIDDEN)], 1)
-    with_nan = values.amax(1).isnan() if n_items else values.new_zeros(values.shape[0], dtype=torch.bool)
-    if wanted.shape[1] <= thresholds.COUNTED_TARGETS:
-        # Torch adds numbers five times as fast as bools.
-        numbers, exactly = torch.empty_like(values), torch.float64 if n_items > 1 << 24 else None
-        columns = bounds.unsqueeze(2).unbind(1)
-        above, equal = (
-            torch.stack([compare(values, column, out=numbers).sum(1, dtype=exactly) for column in columns], 1).long()
-            for compare in (torch.gt, torch.eq)
-        )
-    else:
-        ascending = sorted_rows(values)
-        above = n_items - torch.searchsorted(ascending, bounds, right=True)
-        equal = n_items - torch.searchsorted(ascending, bounds) - above
+    with_nan = values.amax(1).isnan() if values.shape[1] else values.new_zeros(values.shape[0], dtype=torch.bool)
+    above, equal = plain_counts(values, bounds, bounds)
     lengths = torch.where(with_nan, -1, above[:, -1])
     shown = wanted > HIDDEN
     return torch.where(shown, above[:, :-1], 0), torch.where(shown, equal[:, :-1], 0), lengths
+
+
+def plain_counts(values: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`range_counts` in torch."""
+    n_items = values.shape[1]
+    if low.shape[1] <= thresholds.COUNTED_TARGETS:
+        # Torch adds numbers five times as fast as bools.
+        numbers, exactly = torch.empty_like(values), torch.float64 if n_items > 1 << 24 else None
+        above, not_below = (
+            torch.stack([compare(values, column, out=numbers).sum(1, dtype=exactly) for column in columns], 1).long()
+            for compare, columns in ((torch.gt, high.unsqueeze(2).unbind(1)), (torch.ge, low.unsqueeze(2).unbind(1)))
+        )
+    else:
+        ascending = sorted_rows(values)
+        above = n_items - torch.searchsorted(ascending, high.contiguous(), right=True)
+        not_below = n_items - torch.searchsorted(ascending, low.contiguous())
+    return above, not_below - above

@@ -232,13 +232,23 @@ class ValueChecks:
         self.active = active
         self.warns = warns if active else frozenset()
         self.steps: tuple[Tensor, Tensor] | None = None  # (sequence, step) of each row, where rows are steps
-        self._rules: list[tuple[Tensor, Callable[[int], str]]] = []
+        self._rules: list[tuple[Tensor, Callable[[int], str], Callable[[], Tensor] | None]] = []
         self._warnings: list[tuple[Tensor, str | Callable[[], str], str]] = []
 
-    def defer(self, broken: Tensor, message: Callable[[int], str], *, always: bool = False) -> None:
-        """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them."""
+    def defer(
+        self,
+        broken: Tensor,
+        message: Callable[[int], str],
+        where: Callable[[], Tensor] | None = None,
+        *,
+        always: bool = False,
+    ) -> None:
+        """Remember a rule: `broken` is True in the rows that break it, `message` words it for one of them.
+
+        With `where` it only says whether there are any, and `where` which.
+        """
         if (self.active or always) and broken.numel() and broken.device.type != "meta":
-            self._rules.append((broken, message))
+            self._rules.append((broken, message, where))
 
     def defer_warning(self, holds: Tensor, text: str | Callable[[], str], look: str = MISTAKES) -> None:
         """Warn if `holds` and no rule is broken, once. Mistakes are looked for once, whether they hold or not."""
@@ -250,7 +260,7 @@ class ValueChecks:
     def raise_first(self) -> None:
         """Raise ValueError for the first rule that is broken, naming the first row that breaks it."""
         rules, warned, self._rules, self._warnings = self._rules, self._warnings, [], []
-        both = [*(broken for broken, _ in rules), *(holds for holds, _, _ in warned)]
+        both = [*(broken for broken, _, _ in rules), *(holds for holds, _, _ in warned)]
         if not both:
             return
         # On a CPU a read costs nothing, so there each is read when its turn comes.
@@ -261,9 +271,10 @@ class ValueChecks:
                 return
             each = iter(every.tolist())
         # zip stops at the end of `rules` before it takes from `each`, so the second loop goes on where this one ends.
-        for (broken, message), holds in zip(rules, each):
+        for (broken, message, where), holds in zip(rules, each):
             if holds:
-                rows = broken if broken.ndim < 2 else broken.flatten(1).any(1)
+                rows = broken if where is None else where()
+                rows = rows if rows.ndim < 2 else rows.flatten(1).any(1)
                 row = int(rows.reshape(-1).to(torch.uint8).argmax())
                 text = message(row)
                 if self.steps is not None and f"row {row}" in text:
@@ -301,17 +312,16 @@ def defer_relevance(checks: ValueChecks, name: str, relevance: Tensor) -> None:
     """Relevance below zero, infinite or not a number."""
     if not checks.active or relevance.dtype == torch.bool or relevance.numel() == 0:
         return
-    if is_sync_free(relevance.device):
-        low, high = relevance.aminmax()  # carries NaN along: one pass sees all three
-        if bool(low >= 0) and (not relevance.is_floating_point() or bool(high < float("inf"))):
-            return
-    low, high = relevance.reshape(relevance.shape[0], -1).aminmax(dim=1)
+    low, high = relevance.aminmax()  # carries NaN along: one pass sees all three
     checks.defer(
         ~(low >= 0),
         lambda row: f"`{name}` must be >= 0, got {first_value_with(relevance, row, lambda v: ~(v >= 0))} in row {row}",
+        lambda: ~(relevance >= 0),
     )
     if relevance.is_floating_point():
-        checks.defer(high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}")
+        checks.defer(
+            high == float("inf"), lambda row: f"`{name}` must be finite, got inf in row {row}", relevance.isinf
+        )
 
 
 def defer_gains(checks: ValueChecks, largest: Tensor, gains: Collection[Any], max_relevance: float | None) -> None:
@@ -379,21 +389,20 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None)
     if not checks.active or ids.numel() == 0:
         return ids.numel() == 0
     dense = below is not None and below > SMALL_CATALOGUE and ids.ndim == 2 and ids.shape[1] == below
-    if is_sync_free(ids.device) and not dense:
-        low, high = ids.aminmax()
-        if int(low) >= -1 and (below is None or int(high) < below):
-            return True
-    low, high = ids.reshape(ids.shape[0], -1).aminmax(dim=1)
+    low, high = ids.aminmax()
+    if is_sync_free(ids.device) and not dense and int(low) >= -1 and (below is None or int(high) < below):
+        return True
     checks.defer(
         low < -1,
         lambda row: (
             f"`{name}` must be 0 or more, or -1 for padding, got {first_value_with(ids, row, lambda v: v < -1)} in row "
             f"{row} (another padding: `ignore_index`)"
         ),
+        lambda: ids < -1,
     )
     if dense:
         checks.defer(
-            (low >= 0).all() & (high <= 1).all(),  # each row would hold an id many times
+            (low >= 0) & (high <= 1),  # each row would hold an id many times
             lambda _: (
                 f"`{name}` must hold item ids, got a matrix of 0 and 1 with a column for each of the {below} items: "
                 "give ids padded with -1, or the matrix as `target`, or turned around as `mask` (True = may be shown)"
@@ -406,6 +415,7 @@ def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None)
                 f"`{name}` must be below the number of items, {below}, "
                 f"got {first_value_with(ids, row, lambda v: v >= below)} in row {row}"
             ),
+            lambda: ids >= below,
         )
     return False
 

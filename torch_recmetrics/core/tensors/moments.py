@@ -112,14 +112,10 @@ def squares_about(sums: Tensor, centre: Tensor) -> Tensor:
 
 def addable(sums: Tensor) -> Tensor:
     """(..., 9): the same sums as numbers that ranks may add up; see :func:`from_added`."""
-    centre = ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])
-    _, products, denominator_squares = sums[..., SQUARES:].unbind(-1)
-    moved = []
-    for fixed in CENTRES:
-        shift = fixed - centre
-        at_fixed = products - shift * denominator_squares
-        moved += [-shift * (products + at_fixed), at_fixed]
-    return torch.cat([sums[..., :PRODUCTS], sums[..., -1:], torch.stack(moved, -1)], -1)
+    shift = sums.new_tensor(CENTRES) - ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR]).unsqueeze(-1)
+    _, products, denominator_squares = torch.split(sums[..., SQUARES:], 1, -1)
+    moved = products - shift * denominator_squares
+    return torch.cat([sums[..., :PRODUCTS], denominator_squares, -shift * (products + moved), moved], -1)
 
 
 def from_added(total: Tensor) -> Tensor:
@@ -128,16 +124,12 @@ def from_added(total: Tensor) -> Tensor:
     The deviations within ranks are as exact as in each of them; those between ranks lose digits where all ratios are
     nearly the same and far from 0 and 1, and count as nothing where no digit is left.
     """
-    ratios = ratio(total[..., NUMERATOR], total[..., DENOMINATOR])
-    within, denominator_squares = total[..., SQUARES], total[..., SQUARES + 1]
-    found = []
-    for place, fixed in enumerate(CENTRES):
-        moved, products = total[..., SQUARES + 2 + 2 * place], total[..., SQUARES + 3 + 2 * place]
-        shift = ratios - fixed
-        moved_back = shift * (2 * products - shift * denominator_squares)
-        noise = 8 * torch.finfo(total.dtype).eps * (moved.abs() + shift.square() * denominator_squares)
-        between = torch.where((moved - moved_back).abs() > noise, moved - moved_back, 0)
-        found.append(torch.stack([(within + between).clamp_(min=0), products - shift * denominator_squares], -1))
-    nearest = ratios.abs() <= (ratios - 1).abs()
-    squares = torch.where(nearest.unsqueeze(-1), found[0], found[1])
-    return torch.cat([total[..., :SQUARES], squares, denominator_squares.unsqueeze(-1)], -1)
+    first, within, denominator_squares, moved, products = torch.split(total, [SQUARES, 1, 1, *[len(CENTRES)] * 2], -1)
+    shift = ratio(total[..., NUMERATOR], total[..., DENOMINATOR]).unsqueeze(-1) - total.new_tensor(CENTRES)
+    moved_back = shift * (2 * products - shift * denominator_squares)
+    noise = 8 * torch.finfo(total.dtype).eps * (moved.abs() + shift.square() * denominator_squares)
+    between = torch.where((moved - moved_back).abs() > noise, moved - moved_back, 0)
+    squares = (within + between).clamp_(min=0)
+    nearest = shift.abs().argmin(-1, keepdim=True)
+    of_nearest = [column.gather(-1, nearest) for column in (squares, products - shift * denominator_squares)]
+    return torch.cat([first, *of_nearest, denominator_squares], -1)

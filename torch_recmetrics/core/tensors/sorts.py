@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
@@ -23,20 +21,6 @@ def sorted_rows(rows: Tensor) -> Tensor:
     copied = rows.clone(memory_format=torch.contiguous_format)
     copied.numpy().sort()
     return copied
-
-
-def sorted_pieces(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """(P, B, W) pieces of the rows of a matrix, and copies of them in ascending order; what is left over comes last.
-
-    A piece is what numpy sorts in registers: to find the places of some numbers in each takes less than to sort long
-    rows.
-    """
-    width = thresholds.REGISTER_BYTES // rows.element_size()
-    whole = rows.shape[1] - rows.shape[1] % width
-    for part, size in ((rows[:, :whole], width), (rows[:, whole:], rows.shape[1] - whole)):
-        if part.shape[1]:
-            pieces = part.unflatten(1, (-1, size)).transpose(0, 1)  # type: ignore[no-untyped-call]
-            yield pieces, sorted_rows(pieces)
 
 
 def sort_column(keys: Tensor) -> Tensor:

@@ -12,10 +12,6 @@ from __future__ import annotations
 STEP_ELEMENTS = 1 << 19
 STEP_ELEMENTS_ELSEWHERE = 1 << 25
 
-# --- Sorts of rows (core/tensors/sorts.py): `python -m benchmarks batches`, `python -m benchmarks catalogue` ---
-
-REGISTER_BYTES = 1 << 11  # of a row: numpy sorts so many in registers, and longer rows up to six times slower
-
 # --- Scores (core/scores) ---
 
 # Without compiled loops: columns of a block of a long row, whose maximum is looked at first, and blocks for each of the
@@ -38,5 +34,6 @@ SERIAL_NUMBERS = 32_000  # threads of torch stall where another process holds a 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
 
 ITEM_BLOCK = 16  # items of a block whose maximum is taken
+PIECE = 512  # items that are counted together: numpy sorts so many in registers, and longer rows up to six times slower
 CHUNK_NUMBERS = 1 << 23  # in the scores and vectors of a chunk of items: what is made of them stays in the cache
 SEARCHED_USERS = 256  # of one search: with more, a matrix product is hardly faster
