@@ -12,8 +12,9 @@ from torch_recmetrics import NDCG, Coverage, MeanRank, Overlap, Recall, RecMetri
 from torch_recmetrics.offline import evaluate
 from torch_recmetrics.offline.measuring import measured
 from torch_recmetrics.offline.members import read_items
-from torch_recmetrics.offline.spark import Part, SparkWorkspace, in_words_of_spark, type_in_duckdb
-from torch_recmetrics.offline.spark_evaluation import added, merge_states, part_of, states_of
+from torch_recmetrics.offline.parts import Part
+from torch_recmetrics.offline.spark import SparkWorkspace, in_words_of_spark, type_in_duckdb
+from torch_recmetrics.offline.spark_evaluation import added, merge_states, states_of
 from torch_recmetrics.offline.tables import Tables
 from torch_recmetrics.offline.workspace import Workspace
 
@@ -40,8 +41,9 @@ def part(user: int, n_parts: int) -> Part:
         tables.number_users()
         tables.number_items()
         collection = ranking_metrics(METRICS, 3)
-        outcome = measured(tables, collection, tables.counted_lists(), numbered=False)
-        return part_of(tables, collection, outcome)
+        found = measured(tables, collection, tables.counted_lists(), numbered=False)
+        found.sums["states"] = states_of(collection)
+        return found
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ from benchmarks import spark as benchmark
 from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity
 from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
 from torch_recmetrics.offline.commands import main
-from torch_recmetrics.offline.spark import FAN_IN, Part
+from torch_recmetrics.offline.parts import Part
+from torch_recmetrics.offline.spark import FAN_IN
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280), pytest.mark.filterwarnings("ignore")]
 MISSING = [name for name, there in (("java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]

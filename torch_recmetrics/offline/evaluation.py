@@ -23,7 +23,7 @@ from torch_recmetrics.offline.likely_mistakes import (
     warn_of_unread_relevance,
     warned_of_foreign_items,
 )
-from torch_recmetrics.offline.measuring import Outcome, measured
+from torch_recmetrics.offline.measuring import measured
 from torch_recmetrics.offline.members import (
     CUTOFFS,
     candidates_of,
@@ -39,16 +39,16 @@ from torch_recmetrics.offline.members import (
     read_items,
     sampling_of,
 )
+from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part, user_values
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.spark import workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
-from torch_recmetrics.offline.tables import Tables, refuse_unordered
+from torch_recmetrics.offline.tables import Tables, refuse_unordered, versions_of_ids
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.state.kept_users import estimated_from
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
-from torch_recmetrics.users.user_values import UserValues
 
 KEPT_RANKS = 20  # of a list, at least, where lists are kept
 
@@ -203,11 +203,11 @@ def evaluate(
         deepest = largest_cutoff(collection) if sampling is None else 0  # cutoffs are among all items
         kept: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": max(KEPT_RANKS, deepest) * keep_lists}
         if session is None:
-            outcome = measured(tables, collection, counts, progress=progress, **kept)
+            part = measured(tables, collection, counts, progress=progress, **kept)
         else:
-            outcome = measured_by_workers(work, tables, collection, memory_limit=memory_limit, path=users, **kept)
-            outcome.counts |= counts
-        report = report_of(tables, collection, outcome, level, candidates_of(collection, candidates), deepest)
+            part = measured_by_workers(work, tables, collection, memory_limit=memory_limit, path=users, **kept)
+            part.counts |= counts
+        report = report_of(tables, collection, part, level, candidates_of(collection, candidates), deepest)
         report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
         return report
 
@@ -254,24 +254,24 @@ def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
 def report_of(
     tables: Tables,
     collection: RecMetricCollection,
-    outcome: Outcome,
+    part: Part,
     level: float,
     candidates: str | None,
     deepest: int,
 ) -> Report:
     """What was found; `deepest` is the largest cutoff."""
-    counts, members = outcome.counts, dict[str, Any](collection.items())
-    definitions = definitions_of(members, outcome.longest_list)
+    counts, members = part.counts, dict[str, Any](collection.items())
+    definitions = definitions_of(members, part.longest)
     found, errors = collection.values_and_errors()
     values = {name: float(value) for name, value in found.items()}
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     users = None
-    if outcome.users is not None:
+    if part.users is not None:
         pooled = [member for member in members.items() if isinstance(member[1], UserMeasure) and member[1].pooled]
         shares = {own: errors.get(own, math.nan) for name, member in pooled for own in member.value_names(name)}
-        users = UserValues(
-            torch.arange(len(outcome.users["user_ids"])),
-            definitions={name: definitions[name] for name in outcome.users["values"]},
+        users = user_values(
+            part.users,
+            definitions,
             summaries={
                 name: (values[name], float(error))
                 for name, error in shares.items()
@@ -280,19 +280,23 @@ def report_of(
             candidates=candidates,
             # Where nothing was taken out here, the lists may have come without what was seen.
             hidden=True if tables.hidden is tables.lists else None,
-            **outcome.users,
+            truth=tables.digest_of(part.sums["digests"]),
+            user_ids=part.users[ID].to_pylist(),
+            weights=torch.tensor(part.users[WEIGHT].to_numpy()) if "weight" in tables.columns["truth"] else None,
+            lists=part.users[LIST].to_pylist() if LIST in part.users.column_names else None,
+            versions=versions_of_ids(tables.workspace, part.users[ID]),
         )
     hits = any(value > 0 for value in values.values())
     if hits or not warned_of_foreign_items(tables):
-        warn_of_short_lists(tables, outcome.longest_list, deepest)
+        warn_of_short_lists(tables, part.longest, deepest)
     details: dict[str, Any] = {}
     if tables.slices is not None:
         if not any(name.startswith("users/") for name in counts):
             rank_zero_warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
-        details["slices"] = values_of_slices(outcome.slices, members, level)
-        parts = [(name, own, each) for name, part in details["slices"].items() for own, each in part.items()]
-        values |= {f"{name}/{own}": value for name, own, (value, *_) in parts}
-        intervals |= {f"{name}/{own}": tuple(ends) for name, own, (_, *ends) in parts if name in intervals}
+        details["slices"] = values_of_slices(part.sums["slices"], members, level)
+        each = [(name, own, one) for name, found_of in details["slices"].items() for own, one in found_of.items()]
+        values |= {f"{name}/{own}": value for name, own, (value, *_) in each}
+        intervals |= {f"{name}/{own}": tuple(ends) for name, own, (_, *ends) in each if name in intervals}
     if exposed := exposure_of(members, values, intervals):
         details["exposure"] = exposed
     known_rows = {"recommendations": counts["rows"], "truth": counts["truth_rows"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -39,14 +39,10 @@ from torch_recmetrics.offline.next_events import (
     make_events,
     make_ranks,
 )
+from torch_recmetrics.offline.parts import ID, Part, user_values
 from torch_recmetrics.offline.report import Report
 from torch_recmetrics.offline.sources import InputError, Source
-from torch_recmetrics.offline.spark import (
-    Part,
-    Parts,
-    SparkWorkspace,
-    workspace_of,
-)
+from torch_recmetrics.offline.spark import Parts, SparkWorkspace, workspace_of
 from torch_recmetrics.offline.tables import refuse_unordered, versions_of_ids
 from torch_recmetrics.offline.workspace import Workspace, half_the_threads
 from torch_recmetrics.state.intervals import spread_of
@@ -167,21 +163,25 @@ def item_to_item(
         make_each(work, plan)
         if work.session is None:
             work.table("found", found_sql(plan))
-            found = measured(work, plan)
-            if log.types[user] == "UUID":  # which come over as text
-                found = replace(found, ids=[UUID(own) for own in found.ids])
+            part = measured(work, plan)
         else:
-            found = measured_by_workers(work, plan, user, memory_limit, users)
-        values = None if found.columns is None else values_of_users(found.ids, found.columns, plan)
-        counts = counts_of(work, n_pairs, found.n_users)
+            part = measured_by_workers(work, plan, user, memory_limit, users)
+        values, user_ids = None, None
+        if part.users is not None:
+            user_ids = part.users[ID].to_pylist()
+            if log.types[user] == "UUID":  # which come over as text
+                user_ids = [UUID(own) for own in user_ids]
+            versions = versions_of_ids(work, [str(own) for own in user_ids])
+            values = user_values(part.users, dict(names_of(plan)), versions=versions, user_ids=user_ids)
+        counts = counts_of(work, n_pairs, part.counts["users"])
         if 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
                 f"no item of {log} that another one follows has a list in {table}, so every value would be 0: are the "
                 "ids of the same kind, and the columns the right ones?"
             )
-        details = {} if horizon > 1 else {"popularity": recall_by_popularity(work, found.by_popularity, plan)}
+        details = {} if horizon > 1 else {"popularity": recall_by_popularity(work, part.sums["popularity"], plan)}
         inputs = [table.describe(n_pairs), log.describe(n_events)]
-    return report_of(found, values, counts, plan, level, inputs, details)
+    return report_of(part.sums["sums"], values, user_ids, counts, plan, level, inputs, details)
 
 
 def relevance_column(log: Source, relevance: str | None, gain: str) -> Column:
@@ -209,29 +209,14 @@ def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:
 # Sums of users -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What U users come to.
+def measured(work: Workspace, plan: Plan) -> Part:
+    """What the users of the table `found` come to.
 
-    Attributes:
-        n_users: U.
-        ids: (U,) in ascending order; empty where the workers have them.
-        columns: name -> (U,) their values; None where the workers have them.
-        sums: (numbers, 6), the moments of every number of :func:`names_of`, in its order.
-        by_popularity: (groups, 1 + cutoffs), events and those with a hit by how often their item was taken.
+    Of the sums ``"sums"`` are the moments of every number of :func:`names_of`, (numbers, 6) in its order, and
+    ``"popularity"`` events and those with a hit by how often their item was taken, (groups, 1 + cutoffs).
     """
-
-    n_users: int
-    ids: list[Any]
-    columns: dict[str, Tensor] | None
-    sums: Tensor
-    by_popularity: Tensor
-
-
-def measured(work: Workspace, plan: Plan) -> Measured:
-    """What the users of the table `found` come to."""
     work.number_users("SELECT user_id AS id FROM found")
-    ids = work.frame("SELECT id FROM users ORDER BY u")["id"].to_pylist()
+    ids = work.frame("SELECT id FROM users ORDER BY u")["id"]
     found = f"SELECT u, {NUMBERS}, n FROM found JOIN users ON user_id = id ORDER BY u, {KEYS}, n"
     ratios = ratios_of(sums_of_rows(work, found, len(ids), plan), plan.cutoffs)
     columns = {f"user_{name}": ratio(*pair) for name, pair in ratios.items()}
@@ -242,7 +227,9 @@ def measured(work: Workspace, plan: Plan) -> Measured:
         groups = f"SELECT popularity, {NUMBERS}, CAST(sum(n) AS BIGINT) AS n FROM found GROUP BY popularity, {NUMBERS}"
         rows = sums_of_rows(work, f"{groups} ORDER BY popularity, {KEYS}", POPULARITY_GROUPS, plan)
         by_popularity = torch.cat([rows[:, :1], rows[:, 2 :: len(SUMS)]], 1)
-    return Measured(len(ids), ids, columns, torch.stack(sums), by_popularity)
+    users = {ID: ids} | {name: column.numpy() for name, column in columns.items()}
+    table = needed("pyarrow", "values of users").table(users)
+    return Part({"users": len(ids)}, sums={"sums": torch.stack(sums), "popularity": by_popularity}, users=table)
 
 
 def ratios_of(sums: Tensor, cutoffs: Sequence[int]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -350,54 +337,35 @@ def names_of(plan: Plan) -> list[tuple[str, str]]:
     return found
 
 
-def values_of_users(ids: list[Any], columns: dict[str, Tensor], plan: Plan) -> UserValues:
-    """The values of the users, numbered in the order of their ids."""
-    definitions = dict(names_of(plan))
-    return UserValues(
-        torch.arange(len(ids)),
-        columns,
-        definitions={name: definitions[name] for name in columns},
-        versions=versions_of_ids([str(own) for own in ids]),
-        user_ids=ids,
-    )
-
-
 def measured_by_workers(
     work: SparkWorkspace, plan: Plan, user: str, memory_limit: str | None, path: str | None
-) -> Measured:
+) -> Part:
     """The same of Spark's view `each`; `path` is where the workers write the values of the users."""
-    pyarrow = needed("pyarrow", "Spark's frames")
 
     def count(rows: Any) -> Part:
         with Workspace(memory_limit, threads=1) as own:
             own.connection.register("received", rows)
             own.table("found", "SELECT * FROM received")
-            found = measured(own, plan)
-        columns = {name: column.numpy() for name, column in (found.columns or {}).items()}
-        users = pyarrow.table({"_id": found.ids, **columns})
-        sums = {"sums": found.sums, "popularity": found.by_popularity}
-        return Part({"users": found.n_users}, sums=sums, users=users)
+            return measured(own, plan)
 
     def add(parts: list[dict[str, Any]]) -> dict[str, Any]:
         sums, counts = (torch.stack([part[name] for part in parts]) for name in ("sums", "popularity"))
         return {"sums": combined(sums), "popularity": counts.sum(0)}
 
     work.gather("each", "user_id")
-    parts = Parts(work, work.query(found_sql(plan)), count, add)
+    found = work.query(found_sql(plan))
+    parts = Parts(work, found, count, add)
     total = parts.total
-    n_users, names = total.counts.get("users", 0), names_of(plan)
-    if not n_users:  # nobody has an event with something to find
-        none = {name: torch.zeros(0, dtype=torch.float64) for name, _ in names if name.startswith("user_")}
-        sums, groups = torch.zeros(len(names), 6), torch.zeros(POPULARITY_GROUPS, 1 + len(plan.cutoffs))
-        return Measured(0, [], none, sums.double(), groups.double())
-    users = parts.users_here(n_users, path, user)
-    ids, columns = ([], None) if users is None else (users[0]["_id"].to_pylist(), users[1])
-    return Measured(n_users, ids, columns, total.sums["sums"], total.sums["popularity"])
+    if not total.counts:  # nobody has an event with something to find
+        return count(found.limit(0).toArrow())
+    total.users = parts.users_here(total.counts["users"], path, user)
+    return total
 
 
 def report_of(
-    found: Measured,
+    moments_of_numbers: Tensor,
     users: UserValues | None,
+    user_ids: list[Any] | None,
     counts: Mapping[str, int],
     plan: Plan,
     level: float,
@@ -406,11 +374,10 @@ def report_of(
 ) -> Report:
     """What was found."""
     values, intervals, definitions = {}, {}, dict(names_of(plan))
-    for name, sums in zip(definitions, found.sums):
+    for name, sums in zip(definitions, moments_of_numbers):
         spread = spread_of(sums)
         low, high = spread.interval(level, None, (0, 1))
         values[name], intervals[name] = float(spread.value), (float(low), float(high))
-    user_ids = None if users is None else found.ids
     return Report(
         values, intervals, counts, users, user_ids, definitions, inputs, details, level=level, title="Item to item"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,26 +14,10 @@ from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
 from torch_recmetrics.offline.members import UserCollector, has_users, labels_of, reads_numbers
-from torch_recmetrics.offline.tables import Tables, numbered_versions
+from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part
+from torch_recmetrics.offline.tables import Tables
 from torch_recmetrics.offline.workspace import half_the_threads
 from torch_recmetrics.users.extras import needed
-
-
-@dataclass
-class Outcome:
-    """What was measured, of all users or of a part of them.
-
-    Attributes:
-        counts: of users and rows.
-        longest_list: rows of the longest list that was ranked.
-        slices: metric and slice -> (parts, 6) the sums of its users; the number of its users is in `counts`.
-        users: what UserValues is made of, in ascending order of the `user_ids`; None where users are not kept.
-    """
-
-    counts: dict[str, int]
-    longest_list: int
-    slices: dict[tuple[str, str], Tensor] = field(default_factory=dict)
-    users: dict[str, Any] | None = None
 
 
 def count_users(
@@ -125,8 +108,8 @@ def measured(
     kept_ranks: int = 0,
     progress: bool = False,
     numbered: bool = True,
-) -> Outcome:
-    """Measure the users of tables.
+) -> Part:
+    """Measure the users of tables; of slices the sums have ``"slices"``, of users ``"digests"``.
 
     Args:
         tables: whose users and items have numbers.
@@ -148,21 +131,25 @@ def measured(
         counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - list_rows
     elif tables.seen is not None:
         counts["rows_seen"] = tables.workspace.size(tables.truth.sql) - truth_rows
-    outcome = Outcome(counts, longest_list)
+    part = Part(counts, longest_list, {"slices": {}, "digests": {}})
     if collector is not None and tables.slices is not None:
         of_slices = tables.named(tables.slices, "slice", tables.user_ids, "users")
-        outcome.slices, sizes = sums_of_slices(of_slices, collector, weights, collection)
+        part.sums["slices"], sizes = sums_of_slices(of_slices, collector, weights, collection)
         counts |= sizes
     if collector is not None and keep_users:
-        lists = tables.ids_of_items(collector.lists - 1) if kept_ranks else None
-        outcome.users = {"user_ids": tables.ids_of("users"), "values": collector.columns_of_users()}
-        outcome.users |= {"weights": weights, "lists": lists}
-        if numbered:
-            outcome.users |= {
-                "versions": numbered_versions(tables.workspace),
-                "truth": tables.digest_of(tables.hashes()),
-            }
-    return outcome
+        part.users = table_of_users(tables, collector, weights)
+        part.sums["digests"] = tables.hashes()
+    return part
+
+
+def table_of_users(tables: Tables, collector: UserCollector, weights: Tensor | None) -> Any:
+    """The users with what the collector has of them."""
+    weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
+    columns = {ID: tables.ids_of("users"), WEIGHT: weights.numpy()}
+    columns |= {name: column.numpy() for name, column in collector.columns_of_users().items()}
+    if collector.lists.shape[1]:
+        columns[LIST] = tables.ids_of_items(collector.lists - 1)
+    return needed("pyarrow", "values of users").table(columns)
 
 
 @contextmanager

@@ -52,8 +52,7 @@ TREC = {
 ROW = "torch_recmetrics_row"  # a name that no column of a user has
 FIELDS = "torch_recmetrics_fields"  # likewise: how many a line of TREC's has
 LARGEST_FILE = 2**40  # rows
-# What DuckDB numbers rows of its tables by, and of scans of Parquet: a column of that name would hide it.
-ROWID, PARQUET_ROW = "rowid", ("file_index", "file_row_number")
+PARQUET_ROW = ("file_index", "file_row_number")  # what DuckDB numbers rows by: columns of such names would hide it
 
 
 class InputError(ValueError):
@@ -72,7 +71,6 @@ class Source:
         files: what is read, in this order; none for a frame.
         row: the column of `sql` that numbers its rows from 0, those of each further file from a number far above.
         of_text: whether numbers may be written as text.
-        registered: the name in SQL and the object of a frame that only the connection knows that it was given to.
     """
 
     role: str
@@ -82,7 +80,6 @@ class Source:
     files: tuple[Path, ...] = ()
     row: str = ROW
     of_text: bool = False
-    registered: tuple[str, Any] | None = None
 
     def place(self, row: int) -> str:
         """A row, by its number, in words: the file and the row in it, counted from 1."""
@@ -167,35 +164,26 @@ def open_source(
         name, given = "DuckDB relation", given.to_arrow_reader()
     if hasattr(given, "collect") and name.startswith("polars"):
         given = given.collect()
-    registered, place = f"given_{role}", f"`{role}` ({name})"
+    table, place = f"given_{role}", f"`{role}` ({name})"
     with work.errors(place):
         try:
-            given = with_wide_floats(given)
-            work.connection.register(registered, given)
+            work.connection.register("frame", with_wide_floats(given))
         except (TypeError, RuntimeError, work.duckdb.InvalidInputException) as error:
             refuse_interrupt(error)
             raise InputError(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
             ) from None
-    if hasattr(given, "read_next_batch"):  # a stream is read once
-        load(work, registered + "_rows", f"SELECT * FROM {quoted(registered)}", 0, place)
-        work.connection.unregister(registered)
-        table = quoted(registered + "_rows")
-        return Source(role, name, table, types_of(work, place, table))
-    types = types_of(work, place, quoted(registered))
-    numbered = f"(SELECT row_number() OVER () - 1 AS {ROW}, * FROM {quoted(registered)})"
-    return Source(role, name, numbered, types, registered=(registered, given))
+    load(work, table, "SELECT * FROM frame", 0, place)
+    work.connection.unregister("frame")
+    return Source(role, name, quoted(table), types_of(work, place, quoted(table)))
 
 
 def load(work: Any, table: str, select: str, file: int, place: str) -> None:
     """Keep the rows of a query in a table, behind those of the files before, with their numbers."""
-    work.run(f"CREATE OR REPLACE TABLE loaded AS {select}", place)
-    hidden = any(column.lower() == ROWID for column in types_of(work, place, "loaded"))
-    row = "row_number() OVER () - 1" if hidden else ROWID
     into = f"INSERT INTO {quoted(table)} BY NAME" if file else f"CREATE TABLE {quoted(table)} AS"
-    work.run(f"{into} SELECT {row} + {file * LARGEST_FILE} AS {ROW}, * FROM loaded", place)
-    work.run("DROP TABLE loaded")
+    row = f"row_number() OVER () - 1 + {file * LARGEST_FILE} AS {ROW}"
+    work.run(f"{into} SELECT {row}, * FROM ({select})", place)
 
 
 def with_wide_floats(frame: Any) -> Any:

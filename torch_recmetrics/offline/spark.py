@@ -6,14 +6,12 @@ until few are left for the driver. Workers need this package, and the interprete
 
 from __future__ import annotations
 
-import io
 import re
 import uuid
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
+from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source, quoted
 from torch_recmetrics.offline.workspace import Queries, Workspace
@@ -276,53 +275,6 @@ def workspace_of(
 # Parts ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Part:
-    """What a partition has found.
-
-    Attributes:
-        counts: numbers that add up.
-        longest: the rows of the longest list.
-        sums: what the caller knows how to add up: tensors, in dicts and lists.
-        users: a table of Arrow with a row for each user, or None; it is not added up.
-        warnings: what was warned of.
-        error: what is wrong with the input, or "".
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
-    longest: int = 0
-    sums: dict[str, Any] = field(default_factory=dict)
-    users: Any = None
-    warnings: list[str] = field(default_factory=list)
-    error: str = ""
-
-    def to_bytes(self) -> bytes:
-        """All but the users, as bytes."""
-        found = io.BytesIO()
-        torch.save({name: value for name, value in vars(self).items() if name != "users"}, found)
-        return found.getvalue()
-
-    @classmethod
-    def from_bytes(cls, payload: bytes) -> Part:
-        """What has become bytes; they hold tensors, numbers and texts, and can call nothing."""
-        return cls(**torch.load(io.BytesIO(payload), weights_only=True))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Part], add: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> Part:
-        """Several as one; of errors the first in the order of their texts."""
-        errors = sorted(part.error for part in parts if part.error)
-        if errors or not parts:
-            return cls(error="".join(errors[:1]))
-        counts = Counter[str]()
-        for part in parts:
-            counts.update(part.counts)
-        # Of those that differ in their numbers one.
-        texts = sorted((text for part in parts for text in part.warnings), reverse=True)
-        told = sorted({re.sub(r"[\d,]+", "", text): text for text in texts}.values())
-        longest, sums = max(part.longest for part in parts), add([part.sums for part in parts])
-        return cls(dict(counts), longest, sums, warnings=told)
-
-
 class Parts:
     """What the partitions of a frame have found, kept on the disks of the workers.
 
@@ -366,10 +318,8 @@ class Parts:
             warnings.warn(text, stacklevel=2)
         return total
 
-    def users_here(self, n_users: int, path: str | None, user: str) -> tuple[Any, dict[str, Tensor]] | None:
-        """The table of the users by their ids, and its columns of numbers by name.
-
-        None where no user has a value, workers write them, or they are many.
+    def users_here(self, n_users: int, path: str | None, user: str) -> Any:
+        """The table of the users; None where no user has a value, workers write them, or they are many.
 
         Args:
             n_users: how many there are.
@@ -388,15 +338,13 @@ class Parts:
 
         users = rows.mapInArrow(tables, types.from_arrow_schema(read_ipc(bytes(first["payload"])).schema))
         if path is not None:  # each file by the worker that has its rows
-            users.withColumnsRenamed({"_id": user, "_weight": "weight", "_list": "items"}).write.parquet(path)
+            users.withColumnsRenamed({ID: user, WEIGHT: "weight", LIST: "items"}).write.parquet(path)
         elif n_users > MOST_USERS:
             rank_zero_warn(
                 f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them"
             )
         else:
-            table = users.toArrow().sort_by("_id").combine_chunks()
-            names = [name for name in table.column_names if name not in ("_id", "_list")]
-            return table, {name: torch.tensor(table[name].to_numpy()) for name in names}
+            return users.toArrow().sort_by(ID).combine_chunks()
         return None
 
 

@@ -10,10 +10,11 @@ import torch
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
-from torch_recmetrics.offline.measuring import Outcome, measured
+from torch_recmetrics.offline.measuring import measured
+from torch_recmetrics.offline.parts import Part
 from torch_recmetrics.offline.sources import TEXT, Source, quoted
-from torch_recmetrics.offline.spark import MOST_USERS, Part, Parts, SparkWorkspace
-from torch_recmetrics.offline.tables import UNORDERED, Tables, versions_of_ids
+from torch_recmetrics.offline.spark import MOST_USERS, Parts, SparkWorkspace
+from torch_recmetrics.offline.tables import UNORDERED, Tables
 from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
 
@@ -51,7 +52,7 @@ def measured_by_workers(
     kept_ranks: int,
     memory_limit: str | None,
     path: str | None,
-) -> Outcome:
+) -> Part:
     """What all partitions have found, in the collection too.
 
     Args:
@@ -81,21 +82,19 @@ def measured_by_workers(
             else:
                 own.take_items(numbers)
             options: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": kept_ranks, "numbered": False}
-            outcome = measured(own, collection, own.counted_lists(), **options)
-            return part_of(own, collection, outcome)
+            part = measured(own, collection, own.counted_lists(), **options)
+            part.sums["states"] = states_of(collection)
+            return part
 
     frame = partitioned(work, tables, columns)
     parts = Parts(work, frame, count, lambda found: added(collection, found))
     total = parts.total
-    counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
-    tables.refuse_nothing(counts)
+    total.counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
+    tables.refuse_nothing(total.counts)
     merge_states(collection, total.sums["states"])
-    outcome = Outcome(counts, total.longest, total.sums["slices"])
     if keep_users:
-        outcome.users = users_of(parts, tables, counts["users"], path)
-    if outcome.users is not None:
-        outcome.users["truth"] = tables.digest_of(total.sums["digests"])
-    return outcome
+        total.users = parts.users_here(total.counts["users"], path, names["user"])
+    return total
 
 
 def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapping[str, str]]) -> Any:
@@ -132,44 +131,6 @@ def rows_of_role(rows: Any, place: int, columns: Mapping[str, str]) -> Any:
         own = own.sort_by([("_order", "ascending"), ("_item", "ascending")])
     own = own.select(["_value" if key in VALUES else f"_{key}" for key in columns])
     return own.rename_columns(list(columns.values()))
-
-
-def part_of(tables: Tables, collection: RecMetricCollection, outcome: Outcome) -> Part:
-    """What a partition has found."""
-    pyarrow = needed("pyarrow", "Spark's frames")
-    sums = {"states": states_of(collection), "slices": outcome.slices, "digests": tables.hashes()}
-    part = Part(outcome.counts, outcome.longest_list, sums)
-    if (users := outcome.users) is not None:
-        ids, weights, lists = users["user_ids"], users["weights"], users["lists"]
-        columns: dict[str, Any] = {"_id": pyarrow.array(ids, id_type(tables.user_ids.kind))}
-        columns["_weight"] = (torch.ones(len(ids), dtype=torch.float64) if weights is None else weights).numpy()
-        columns |= {name: column.numpy() for name, column in users["values"].items()}
-        if lists is not None:
-            columns["_list"] = pyarrow.array(lists, pyarrow.list_(id_type(tables.item_ids.kind)))
-        part.users = pyarrow.table(columns)
-    return part
-
-
-def id_type(kind: str) -> Any:
-    """Arrow's type of ids."""
-    pyarrow = needed("pyarrow", "Spark's frames")
-    return pyarrow.int64() if kind == "BIGINT" else pyarrow.string()
-
-
-def users_of(parts: Parts, tables: Tables, n_users: int, path: str | None) -> dict[str, Any] | None:
-    """The values of the users at the driver; None where the workers write them, or where they are too many."""
-    found = parts.users_here(n_users, path, tables.names["user"])
-    if found is None:
-        return None
-    table, values = found
-    weights = values.pop("_weight")
-    return {
-        "user_ids": table["_id"].to_pylist(),
-        "values": values,
-        "weights": weights if "weight" in tables.columns["truth"] else None,
-        "lists": table["_list"].to_pylist() if "_list" in table.column_names else None,
-        "versions": versions_of_ids(table["_id"]),
-    }
 
 
 # States ---------------------------------------------------------------------------------------------------------------

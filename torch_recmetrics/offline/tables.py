@@ -24,7 +24,7 @@ from torch_recmetrics.offline.columns import (
     need_different,
 )
 from torch_recmetrics.offline.sources import FLOATS, TEXT, InputError, Source, finite, format_of, quoted
-from torch_recmetrics.offline.workspace import Ids, Workspace
+from torch_recmetrics.offline.workspace import Ids, Workspace, connect
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
 
@@ -264,19 +264,20 @@ class Tables:
         """Whether the numbers of the users are not their ids."""
         return self.user_ids.kind != "BIGINT" or bool(self.workspace.rows("SELECT 1 FROM users WHERE u <> id LIMIT 1"))
 
-    def ids_of(self, table: Literal["users", "items"]) -> list[Any]:
-        """The ids of the users or of the items, by their number; UUIDs as text."""
+    def ids_of(self, table: Literal["users", "items"]) -> Any:
+        """The ids of the users or of the items, an Arrow array by their number; UUIDs as text."""
         kind = (self.user_ids if table == "users" else self.item_ids).kind
         own = "CAST(id AS VARCHAR)" if kind == "UUID" else "id"
-        return [row[0] for row in self.workspace.rows(f"SELECT {own} FROM {table} ORDER BY {table[0]}")]
+        return self.workspace.frame(f"SELECT {own} AS id FROM {table} ORDER BY {table[0]}")["id"].combine_chunks()
 
-    def ids_of_items(self, numbers: Tensor) -> list[list[Any]]:
-        """Lists of items by their ids, from (U, K) numbers padded with -1; UUIDs as text."""
-        rows = [[number for number in row if number >= 0] for row in numbers.tolist()]
-        if self.n_items is None:
-            return rows
-        ids = self.ids_of("items")
-        return [[ids[number] for number in row] for row in rows]
+    def ids_of_items(self, numbers: Tensor) -> Any:
+        """Lists of items by their ids, an Arrow array of lists, from (U, K) numbers padded with -1; UUIDs as text."""
+        pyarrow, known = needed("pyarrow", "ids of items"), numbers >= 0
+        ids = pyarrow.array(numbers[known].numpy())
+        if self.n_items is not None:
+            ids = self.ids_of("items").take(ids)
+        ends = torch.cat([torch.zeros(1, dtype=torch.int64), known.sum(1).cumsum(0)]).to(torch.int32)
+        return pyarrow.ListArray.from_arrays(ends.numpy(), ids)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -524,16 +525,10 @@ def refuse_unordered(source: Source, ties: Any) -> None:
         )
 
 
-def numbered_versions(workspace: Workspace) -> dict[str, str]:
-    """The versions of values of numbered users, with a digest of the table ``users``: their ids and numbers."""
-    one = "md5_number(CAST(CAST(u AS BIGINT) AS VARCHAR) || ' ' || CAST(id AS VARCHAR))"
-    return current_versions() | {NUMBERING: str(workspace.one(f"SELECT bit_xor({one}) FROM users")[0])}
-
-
-def versions_of_ids(ids: Any) -> dict[str, str]:
-    """The same of users with these ids, an Arrow array of them by their number."""
-    pyarrow = needed("pyarrow", "the numbers of users")
-    with Workspace(threads=1) as workspace:
-        workspace.connection.register("ids", pyarrow.table({"id": ids}))
-        workspace.run("CREATE TABLE users AS SELECT row_number() OVER () - 1 AS u, id FROM ids")
-        return numbered_versions(workspace)
+def versions_of_ids(work: Any, ids: Any) -> dict[str, str]:
+    """The versions of values of users who are numbered in the order of an Arrow array of ids, with a digest of it."""
+    connection = connect(threads=1) if work.session is not None else work.connection
+    one = "md5_number(CAST(row_number() OVER () - 1 AS VARCHAR) || ' ' || CAST(id AS VARCHAR)) AS one"
+    ids = connection.from_arrow(needed("pyarrow", "the numbers of users").table({"id": ids}))
+    ((digest,),) = ids.query("ids", f"SELECT bit_xor(one) FROM (SELECT {one} FROM ids)").fetchall()
+    return current_versions() | {NUMBERING: str(digest)}

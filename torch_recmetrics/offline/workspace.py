@@ -135,9 +135,6 @@ class Workspace(Queries):
             cursor = self.connection.cursor()
             self._cursors.append(cursor)
             hide_progress(cursor)
-            for source in self.sources:
-                if source.registered is not None:
-                    cursor.register(*source.registered)
             reader = cursor.sql(sql).to_arrow_reader(batch_rows)
         while True:
             with self.errors():
