@@ -118,7 +118,7 @@ def evaluated(evaluate: Callable[[], T], ranks: Ranks, device: torch.device, doe
 
     def nothing() -> Tensor:
         found.append(evaluate())
-        return torch.zeros(0, device=device)
+        return torch.zeros(0, dtype=accumulator_dtype(device), device=device)
 
     sum_of_users(nothing, (0,), device, ranks.group, does)
     return found[0]

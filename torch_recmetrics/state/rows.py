@@ -124,7 +124,7 @@ class KeptRows:
 
         Args:
             ranks: among which a sample id counts once.
-            named: True for the pieces with sample ids alone, False for the others alone.
+            named: False for the pieces without sample ids alone.
         """
         pieces = [piece for piece in self.pieces() if piece and named in (None, "sample_ids" in piece)]
         none = torch.zeros(0, dtype=torch.int64, device=self.device)
