@@ -99,6 +99,12 @@ def test_weights() -> None:
         assert own.statistic(relative) == pytest.approx(result.difference / result.standard_error)
 
 
+def test_a_rule_names_the_cutoff() -> None:
+    users = run({"ndcg@5": [0.5, 0.6, 0.7], "ndcg@10": [0.5, 0.6, 0.7]})
+    with pytest.raises(ValueError, match=r"`candidate` has ndcg at cutoffs, .* name 'ndcg@5'"):
+        Gate(better="ndcg").decide(users, users)
+
+
 def test_lower_is_better() -> None:
     up, down = pair(400, 0.2, metric="a")
     gate = Gate(better="a", lower_is_better="a")

@@ -321,6 +321,8 @@ def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:
     """ValueError where a run lacks a metric that has a rule; it says how to get it."""
     held = names_of(run)
     if missing := [metric for metric in metrics if metric not in held]:
+        if cut := [own for own in held if own.partition("@")[0] == missing[0]]:
+            raise ValueError(f"`{name}` has {missing[0]} at cutoffs, and a rule is about one of them: name {cut[0]!r}")
         raise ValueError(
             f"`{name}` has no {missing[0]!r}, which has a rule (it has {', '.join(held) or 'nothing'}). A mean over "
             "users needs the value of each user, as keep_users=True keeps it. Coverage and its like are values of "
