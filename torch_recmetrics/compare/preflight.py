@@ -78,8 +78,9 @@ class Preflight:
         raise KeyError(f"no check {key!r}: there are {', '.join(f'{one.name} {one.metric}' for one in self.checks)}")
 
     def __str__(self) -> str:
-        failed = sum(one.passed is False for one in self.checks)
-        return "\n".join([f"{failed} of {len(self.checks)} checks failed", *map(str, self.checks)])
+        made = [one.passed for one in self.checks if one.passed is not None]
+        rest = "; - is only shown, or could not be checked" if len(made) < len(self.checks) else ""
+        return "\n".join([f"{made.count(False)} of {len(made)} checks failed{rest}", *map(str, self.checks)])
 
 
 def preflight(

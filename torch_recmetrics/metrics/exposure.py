@@ -328,7 +328,7 @@ class ExposureDisparity(ListMeans):
         default="catalogue",
         check=check_target,
         doc='``"catalogue"``, ``"relevance"``, ``"uniform"``, or (G,) numbers >= 0, which are divided by their sum. Of '
-        '``"relevance"`` every relevant item counts once, and with ``"system"`` all of them together.',
+        '``"relevance"`` every relevant item counts once, and with ``"system"`` those of all users who count together.',
     )
     distance: Distance = option(default="js", doc="d.")
 
