@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk, bfloat16_is_native, whole_blocks
+from torch_recmetrics.core.catalogue.approx_scores import ScoreChunk, approx_scores, bfloat16_is_native, whole_blocks
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
@@ -46,7 +46,7 @@ def topk_items(
         size = chunk_size or whole_blocks(max(1, numbers // (batch.n_users + batch.width)), thresholds.ITEM_BLOCK)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
         best = scores[part, :depth], ids[part, :depth]
-        for chunk in ApproxScores(batch, seen, dtype, size, shown):
+        for chunk in approx_scores(batch, seen, dtype, size, shown):
             best = best_with_chunk(best, chunk, batch)
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
