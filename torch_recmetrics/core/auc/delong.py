@@ -39,21 +39,22 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
 
 def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
     """(n_groups,) each: the same of several groups of rows; `groups` is that of each score, ascending."""
-    first, by_class = run_first(run_starts(groups)), torch.cat([groups, groups + n_groups])
+    first = run_first(run_starts(groups))
+    by_class = torch.cat([groups, groups + n_groups])
     weights, squares, numbers = sides
 
     def summed(side: Tensor) -> Tensor:
         return sum_by(by_class, side.flatten(), 2 * n_groups).view(2, n_groups)
 
     totals, counts = summed(weights), summed(numbers)
-    # The share of the class that lies below a score, half of that at it.
-    below = weights.cumsum(1) - weights
-    below = below - below.gather(1, first.expand(2, -1))
-    placements = (below + weights / 2) / totals.gather(1, groups.expand(2, -1))
+    # The share of the class that lies below a score, half of that at it. In place: fresh memory costs more.
+    below = weights.cumsum(1).sub_(weights)
+    below -= below.gather(1, first.expand(2, -1))
+    placements = below.add_(weights, alpha=0.5).div_(totals.gather(1, groups.expand(2, -1)))
     auc = sum_by(groups, weights[1] * placements[0], n_groups) / totals[1]
-    deviations = torch.stack([1 - placements[1], placements[0]]) - auc[groups]
+    deviations = torch.stack([1 - placements[1], placements[0]]).sub_(auc[groups])
     factor = torch.where(counts > 1, counts / (counts - 1), float("nan"))  # the deviation of a row alone is 0
-    variances = summed(squares * deviations.square()) / totals.square() * factor
+    variances = summed(deviations.square_().mul_(squares)) / totals.square() * factor
     return auc.clamp(max=1), variances.sum(0).sqrt(), n_of_units(variances, counts, counts.sum(0))
 
 
@@ -92,15 +93,17 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     starts = run_starts(keys)
     score = starts.cumsum(0) - 1
     names, cluster = torch.unique(groups, return_inverse=True)
-    n, sides = names.shape[0], class_sums(starts, positive, weights)[0]
-    totals = sides.sum(1, keepdim=True)
-    # The share of each class that lies below a score, half of those at it.
-    below = ((sides.cumsum(1) - sides / 2) / totals).gather(1, score.expand(2, -1))
-    placements, members = torch.stack([1 - below[1], below[0]]), torch.stack([~positive, positive])
-    auc = (weights * positive * placements[1]).sum() / totals[1, 0]
-    by_class = torch.cat([cluster, cluster + n])
-    deviations = sum_by(by_class, (weights * members * (placements - auc) / totals).flatten(), 2 * n).view(2, n)
-    counts = exact(sum_by(by_class, members.flatten().to(torch.int64), 2 * n).view(2, n) > 0).sum(1)
+    n = names.shape[0]
+    sides = class_sums(starts, positive, weights)[0]
+    totals = sides.sum(1)
+    # The share of the other class that is below a positive row, or above a negative one, half of that at its score.
+    below = (sides.cumsum(1) - sides / 2) / totals.unsqueeze(1)
+    placements = torch.where(positive, below[0][score], 1 - below[1][score])
+    auc = (weights * positive * placements).sum() / totals[1]
+    by_class = cluster + n * positive
+    terms = weights * (placements - auc) / torch.where(positive, totals[1], totals[0])
+    deviations = sum_by(by_class, terms, 2 * n).view(2, n)
+    counts = exact(positive.new_zeros(2 * n).index_fill_(0, by_class, True).view(2, n)).sum(1)
     variances = deviations.square().sum(1) * torch.where(counts > 1, counts / (counts - 1), float("nan"))
     variance = variances.sum() + 2 * deviations.prod(0).sum() * n / max(n - 1, 1)
     return auc.clamp(max=1), variance.clamp(min=0).sqrt(), n_of_units(variances, counts, auc.new_tensor(float(n)))

@@ -84,7 +84,8 @@ def approx_scores(
         mask: (B, N) bool, True = may be found.
         by_user: the scores of one user lie together, in pieces and not in blocks.
     """
-    chunk_size, block = max(1, min(chunk_size, pairs.n_items)), thresholds.PIECE if by_user else thresholds.ITEM_BLOCK
+    chunk_size = max(1, min(chunk_size, pairs.n_items))
+    block = thresholds.PIECE if by_user else thresholds.ITEM_BLOCK
     seen = None
     if seen_ids is not None and seen_ids.numel():
         ids, order = seen_ids.flatten().sort()

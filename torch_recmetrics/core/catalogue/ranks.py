@@ -54,8 +54,8 @@ def counts_in(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: 
     n_pieces = scores.shape[0] // n_users
     low, high = (bound.repeat_interleave(n_pieces, 0) for bound in chunk.coarse_range(target_scores))
     above, undecided = range_counts(scores, low, high)
-    summed = above.view(n_users, n_pieces, n_targets).sum(1)
-    counts = torch.stack([summed, *torch.zeros_like(summed).expand(2, -1, -1)])
+    counts = above.new_zeros((3, n_users, n_targets))
+    counts[0] = above.view(n_users, n_pieces, n_targets).sum(1)
     # The pairs that their coarse scores do not decide are scored exactly.
     rows, columns = undecided.nonzero(as_tuple=True)
     for part in steps(rows.shape[0], width, pair_elements(scores.device)):

@@ -60,7 +60,7 @@ Best = tuple[Tensor, Tensor]
 
 def best_with(best: Best, pairs: PairScores, users: Tensor, ids: Tensor) -> Best:
     """The best of these and of (P,) candidates; for each user their ids rise, and are above all that came before."""
-    scores, (n_users, k) = pairs.pair_scores(users, ids), best[0].shape
+    scores = pairs.pair_scores(users, ids)
     better = (scores > best[0][users, -1]).nonzero().squeeze(1)
     if not better.shape[0]:
         return best
@@ -69,6 +69,7 @@ def best_with(best: Best, pairs: PairScores, users: Tensor, ids: Tensor) -> Best
     order = order_by(users, scores, descending=True)
     users, ids, scores = users[order], ids[order], scores[order]
     place = place_in_run(run_starts(users))
+    n_users, k = best[0].shape
     shape = n_users, min(int(place.max()) + 1, k)
     every = torch.cat([best[0], table(users, place, scores, shape, float("-inf"))], 1)
     every_id = torch.cat([best[1], table(users, place, ids, shape, -1)], 1)
