@@ -38,9 +38,9 @@ def test_the_error_of_one_negative_is_undefined_whatever_is_rounded() -> None:
 
 def test_of_how_many_units_an_area_is() -> None:
     """Satterthwaite's degrees of freedom and one; without an error the rows of the smaller class, half at most."""
-    variance, other, n, n_other, none = torch.tensor([1.0, 2.0, 5.0, 9.0, 0.0], dtype=torch.float64)
-    assert n_of_units(variance, other, n, n_other, n + n_other) == 9 / (1 / 4 + 4 / 8) + 1
-    assert n_of_units(none, none, n, n_other, n + n_other) == 5
+    variances, counts = torch.tensor([[1.0, 2.0], [5.0, 9.0]], dtype=torch.float64)
+    assert n_of_units(variances, counts, counts.sum()) == 9 / (1 / 4 + 4 / 8) + 1
+    assert n_of_units(torch.zeros_like(variances), counts, counts.sum()) == 5
     metric = BinaryAUC()
     metric.update(torch.arange(14.0), torch.arange(14) < 5)
     assert metric.spread().n == 5

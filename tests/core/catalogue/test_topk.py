@@ -202,7 +202,7 @@ def test_bias(kind, kernel):
 def test_coarse_scores_keep_their_bound(kind, dtype):
     users, items = draw(kind, 7, 2500, 64, torch.Generator().manual_seed(6))
     pairs = embeddings.PairScores(users, items)
-    for piece in scan.ApproxScores(pairs, None, dtype, 800):
+    for piece in scan.approx_scores(pairs, None, dtype, 800):
         ids = torch.arange(piece.first, piece.first + piece.n_items).repeat_interleave(7)
         exact = pairs.pair_scores(torch.arange(7).repeat(piece.n_items), ids).view(-1, 7)
         coarse = piece.scores[: piece.n_items].double()
@@ -219,7 +219,7 @@ def test_the_bound_is_needed():
     """Half of the bound for bfloat16 would not hold for the vectors that rounding hits worst."""
     users, items = draw("rounding at its worst", 3, 400, 64, torch.Generator().manual_seed(7))
     pairs = embeddings.PairScores(users, items)
-    (piece,) = scan.ApproxScores(pairs, None, torch.bfloat16, 800)
+    (piece,) = scan.approx_scores(pairs, None, torch.bfloat16, 800)
     exact = pairs.pair_scores(torch.zeros(400, dtype=torch.int64), torch.arange(400))
     off = (piece.scores[:400, 0].double() - exact).abs()
     assert (off > 0.5 * (piece.margin[0] + piece.rounding * exact.abs())).any()

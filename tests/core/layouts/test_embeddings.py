@@ -24,7 +24,7 @@ from torch_recmetrics import (
     rank,
     ranking_metrics,
 )
-from torch_recmetrics.core.catalogue.approx_scores import ApproxScores
+from torch_recmetrics.core.catalogue.approx_scores import approx_scores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
 from torch_recmetrics.core.tensors import thresholds
@@ -318,7 +318,7 @@ def test_no_list_of_all_items_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pieces_are_read_in_one_buffer() -> None:
     data = batch("smooth", 1, n_items=1000)
-    scan = ApproxScores(PairScores(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
+    scan = approx_scores(PairScores(data["user_embeddings"], data["item_embeddings"]), None, torch.float32, 100)
     assert len({piece.scores.data_ptr() for piece in scan}) == 1
 
 

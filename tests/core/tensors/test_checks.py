@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -39,6 +40,25 @@ def test_what_holds_is_said(device: str, monkeypatch: pytest.MonkeyPatch, recwar
     assert [str(warning.message) for warning in recwarn.list] == ["warning 1"]
     collected(warned=(yes, no)).raise_first()
     assert [str(warning.message) for warning in recwarn.list] == ["warning 1", "warning 0"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_which_row_is_looked_for_once_one_is_broken(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device == "gpu":
+        take_the_cpu_for_a_gpu(monkeypatch, in_checks=True)
+    places, looks = torch.stack([FALSE, SECOND_ROW, ~FALSE]), []
+
+    def where() -> torch.Tensor:
+        looks.append(places)
+        return places
+
+    for broken in (FALSE.any(), SECOND_ROW.any()):
+        assert not looks
+        checks = ValueChecks()
+        checks.defer(broken, lambda row: f"row {row}", where)
+        with pytest.raises(ValueError, match=r"^row 1$") if bool(broken) else contextlib.nullcontext():
+            checks.raise_first()
+    assert len(looks) == 1
 
 
 def test_a_warning_does_not_wait_once_for_each_rule(monkeypatch: pytest.MonkeyPatch) -> None:

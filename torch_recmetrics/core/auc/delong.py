@@ -18,8 +18,9 @@ from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
 ROUNDING = 1e-15  # a standard error as small is that of rows all pairs of which are alike
 
 
-# The negative and the positive rows of each of S different scores, ascending, as (2, 3, S) `sides`: their weights, the
-# squares of these, and how many rows have a weight.
+# Of the negative and the positive rows of each of S different scores, ascending: (2, S) their weights, the squares of
+# these, and how many rows have a weight.
+Sides = list[Tensor]
 
 
 def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
@@ -31,27 +32,29 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
     were counted in bins, which do not hold the squares of weights.
     """
     sides = sides_of(seen)
-    whole = torch.zeros_like(sides[0, 0], dtype=torch.int64)
+    whole = torch.zeros_like(sides[0][0], dtype=torch.int64)
     auc, error, n_units = (column.squeeze(0) for column in errors_by(whole, 1, sides))
     return auc, error, n_units
 
 
-def errors_by(groups: Tensor, n_groups: int, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
     """(n_groups,) each: the same of several groups of rows; `groups` is that of each score, ascending."""
-    first, by_class = run_first(run_starts(groups)), torch.cat([groups, groups + n_groups])
-    weights, squares, numbers = sides.unbind(1)
+    first = run_first(run_starts(groups))
+    by_class = torch.cat([groups, groups + n_groups])
+    weights, squares, numbers = sides
 
     def summed(side: Tensor) -> Tensor:
         return sum_by(by_class, side.flatten(), 2 * n_groups).view(2, n_groups)
 
     totals, counts = summed(weights), summed(numbers)
-    # The share of the class that lies below a score, half of that at it.
-    below = weights.cumsum(1) - weights
-    placements = (below - below[:, first] + weights / 2) / totals[:, groups]
+    # The share of the class that lies below a score, half of that at it. In place: fresh memory costs more.
+    below = weights.cumsum(1).sub_(weights)
+    below -= below.gather(1, first.expand(2, -1))
+    placements = below.add_(weights, alpha=0.5).div_(totals.gather(1, groups.expand(2, -1)))
     auc = sum_by(groups, weights[1] * placements[0], n_groups) / totals[1]
-    deviations = torch.stack([1 - placements[1], placements[0]]) - auc[groups]
+    deviations = torch.stack([1 - placements[1], placements[0]]).sub_(auc[groups])
     factor = torch.where(counts > 1, counts / (counts - 1), float("nan"))  # the deviation of a row alone is 0
-    variances = summed(squares * deviations.square()) / totals.square() * factor
+    variances = summed(deviations.square_().mul_(squares)) / totals.square() * factor
     return auc.clamp(max=1), variances.sum(0).sqrt(), n_of_units(variances, counts, counts.sum(0))
 
 
@@ -90,15 +93,17 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     starts = run_starts(keys)
     score = starts.cumsum(0) - 1
     names, cluster = torch.unique(groups, return_inverse=True)
-    n, sides = names.shape[0], class_sums(starts, positive, weights).squeeze(1)
-    totals = sides.sum(1, keepdim=True)
-    # The share of each class that lies below a score, half of those at it.
-    below = ((sides.cumsum(1) - sides / 2) / totals)[:, score]
-    placements, members = torch.stack([1 - below[1], below[0]]), torch.stack([~positive, positive])
-    auc = (weights * positive * placements[1]).sum() / totals[1, 0]
-    by_class = torch.cat([cluster, cluster + n])
-    deviations = sum_by(by_class, (weights * members * (placements - auc) / totals).flatten(), 2 * n).view(2, n)
-    counts = exact(sum_by(by_class, members.flatten().to(torch.int64), 2 * n).view(2, n) > 0).sum(1)
+    n = names.shape[0]
+    sides = class_sums(starts, positive, weights)[0]
+    totals = sides.sum(1)
+    # The share of the other class that is below a positive row, or above a negative one, half of that at its score.
+    below = (sides.cumsum(1) - sides / 2) / totals.unsqueeze(1)
+    placements = torch.where(positive, below[0][score], 1 - below[1][score])
+    auc = (weights * positive * placements).sum() / totals[1]
+    by_class = cluster + n * positive
+    terms = weights * (placements - auc) / torch.where(positive, totals[1], totals[0])
+    deviations = sum_by(by_class, terms, 2 * n).view(2, n)
+    counts = exact(positive.new_zeros(2 * n).index_fill_(0, by_class, True).view(2, n)).sum(1)
     variances = deviations.square().sum(1) * torch.where(counts > 1, counts / (counts - 1), float("nan"))
     variance = variances.sum() + 2 * deviations.prod(0).sum() * n / max(n - 1, 1)
     return auc.clamp(max=1), variance.clamp(min=0).sqrt(), n_of_units(variances, counts, auc.new_tensor(float(n)))
@@ -109,13 +114,13 @@ def lacks_squares(seen: ScoredLabels) -> bool:
     return any(counts.is_floating_point() for counts in seen.tables.values())
 
 
-def sides_of(seen: ScoredLabels) -> Tensor:
-    """(2, 3, S) both sides of all rows."""
+def sides_of(seen: ScoredLabels) -> Sides:
+    """Those of all rows."""
     counts = seen.only_histogram
     if counts is not None:
         of_bins = exact(torch.stack(used_bins(counts)[1:]))
         others = torch.full_like(of_bins, float("nan")) if lacks_squares(seen) else of_bins
-        return torch.stack([of_bins, others, others], 1)
+        return [of_bins, others, others]
     tables = [distinct_rows(counts, dtype) for dtype, counts in seen.tables.items()]
     rows = joined([*seen.rows, *tables], torch.promote_types(seen.dtype, torch.float32), seen.device, weighted=True)
     weights = exact(rows.labels) if rows.weights is None else rows.weights

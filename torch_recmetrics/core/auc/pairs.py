@@ -141,7 +141,7 @@ def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Te
     group_starts = run_starts(of_score)
     group = group_starts.cumsum(0) - 1  # the number of each score's group
     group_codes = of_score[group_starts]
-    negatives, positives = class_sums(starts, (codes & 1).to(torch.bool), weights).squeeze(1)
+    negatives, positives = class_sums(starts, codes & 1, weights)[0]
     in_group = [sum_by(group, side, group_codes.shape[0]) for side in (positives, negatives)]
     first = group_starts.nonzero().flatten()[group]
     if weights.is_floating_point():
@@ -155,14 +155,14 @@ def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Te
     return packed.by_index(group_codes, twice_u, *in_group)
 
 
-def class_sums(starts: Tensor, positive: Tensor, *columns: Tensor) -> Tensor:
-    """(2, columns, S): the sums of the columns over the negative rows of each score, and over the positive ones.
+def class_sums(starts: Tensor, positive: Tensor, *columns: Tensor) -> list[Tensor]:
+    """(2, S) each: the sums of the columns over the negative rows of each of S scores, and over the positive ones.
 
-    `starts` says where a score begins in the sorted rows.
+    `starts` says where a score begins in the sorted rows, `positive` which rows are, as bool or 0 and 1.
     """
     score, n_scores = starts.cumsum(0) - 1, int(starts.sum())
-    sums = [sum_by(score, torch.where(mine, c, 0), n_scores) for mine in (~positive, positive) for c in columns]
-    return torch.stack(sums).view(2, len(columns), n_scores)
+    side = score + n_scores * positive
+    return [sum_by(side, column, 2 * n_scores).view(2, n_scores) for column in columns]
 
 
 def all_pairs(keys: Tensor, labels: Tensor, weights: Tensor | None = None) -> Pairs:

@@ -145,6 +145,6 @@ class ScoredLabels:
         keys, order = torch.sort(rows.keys, descending=True)
         starts = run_starts(keys)
         weights = exact(torch.ones_like(rows.labels)) if rows.weights is None else rows.weights[order]
-        negatives, positives = class_sums(starts, rows.labels[order], weights).squeeze(1)
+        negatives, positives = class_sums(starts, rows.labels[order], weights)[0]
         used = (negatives + positives).nonzero().flatten()
         return scores_of(keys[starts])[used].to(self.dtype), negatives[used], positives[used]

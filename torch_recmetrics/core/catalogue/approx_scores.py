@@ -65,98 +65,99 @@ class PreparedUsers:
     rounding: float
 
 
-class ApproxScores:
-    """The coarse scores of all pairs, one chunk of items at a time in one buffer; needs at least one user.
+def approx_scores(
+    pairs: PairScores,
+    seen_ids: Tensor | None,
+    dtype: torch.dtype,
+    chunk_size: int,
+    mask: Tensor | None = None,
+    *,
+    by_user: bool = False,
+) -> Iterator[ScoreChunk]:
+    """The coarse scores of all pairs, one chunk of items at a time in one buffer.
 
-    They are of the given dtype; chunks with very large numbers are in float64.
+    Args:
+        pairs: of at least one user.
+        seen_ids: (B, S) ids that are hidden, or -1.
+        dtype: of the scores; chunks with very large numbers are in float64.
+        chunk_size: how many items a chunk has.
+        mask: (B, N) bool, True = may be found.
+        by_user: the scores of one user lie together, in pieces and not in blocks.
     """
+    chunk_size = max(1, min(chunk_size, pairs.n_items))
+    block = thresholds.PIECE if by_user else thresholds.ITEM_BLOCK
+    seen = None
+    if seen_ids is not None and seen_ids.numel():
+        ids, order = seen_ids.flatten().sort()
+        seen = ids, order // seen_ids.shape[1]
+    largest_user = float(pairs.user_norms.max())
+    of_dtype: dict[torch.dtype, PreparedUsers] = {}
+    for first in range(0, pairs.n_items, chunk_size):
+        part = slice(first, min(first + chunk_size, pairs.n_items))
+        rows = range(part.start, part.stop)
+        longest_item = float(checked_norms(pairs.items[part], "item_embeddings", rows).max())
+        bias = checked_bias(pairs.bias[part], rows) if pairs.bias is not None else 0.0
+        largest = max(longest_item, bias, largest_user, longest_item * largest_user + bias)
+        wide = accumulator_dtype(pairs.items.device) if largest > LARGEST_IN_FLOAT32 else dtype
+        if wide not in of_dtype:
+            of_dtype[wide] = prepared_users(pairs, wide, whole_blocks(chunk_size, block), by_user=by_user)
+        users = of_dtype[wide]
+        scores = users.buffer[: whole_blocks(len(rows), block)]
+        write_scores(scores[: len(rows)], pairs, part, users.vectors, seen, mask)
+        scores[len(rows) :] = float("-inf")
+        margin = users.per_length * (1.0 if pairs.cosine else longest_item) + (users.least + users.per_bias * bias)
+        yield ScoreChunk(first, len(rows), scores, margin, users.rounding)
 
-    def __init__(
-        self,
-        pairs: PairScores,
-        seen_ids: Tensor | None,
-        dtype: torch.dtype,
-        chunk_size: int,
-        mask: Tensor | None = None,
-        *,
-        by_user: bool = False,
-    ) -> None:
-        self.pairs = pairs
-        self._by_user = by_user  # the scores of one user lie together, in pieces and not in blocks
-        self._block = thresholds.PIECE if by_user else thresholds.ITEM_BLOCK
-        self._mask = mask  # (B, N) bool, True = may be found
-        self.dtype = dtype
-        self.chunk_size = max(1, min(chunk_size, pairs.n_items))
-        self._users = directions(pairs.users) if pairs.cosine else pairs.users
-        self._lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
-        self._of_dtype: dict[torch.dtype, PreparedUsers] = {}
-        self._seen: tuple[Tensor, Tensor] | None = None
-        if seen_ids is not None and seen_ids.numel():
-            ids, order = seen_ids.flatten().sort()
-            self._seen = ids, order // seen_ids.shape[1]
 
-    def __iter__(self) -> Iterator[ScoreChunk]:
-        pairs = self.pairs
-        largest_user = float(pairs.user_norms.max())
-        for first in range(0, pairs.n_items, self.chunk_size):
-            part = slice(first, min(first + self.chunk_size, pairs.n_items))
-            rows = range(part.start, part.stop)
-            longest_item = float(checked_norms(pairs.items[part], "item_embeddings", rows).max())
-            bias = checked_bias(pairs.bias[part], rows) if pairs.bias is not None else 0.0
-            dtype = self.dtype
-            if max(longest_item, bias, largest_user, longest_item * largest_user + bias) > LARGEST_IN_FLOAT32:
-                dtype = accumulator_dtype(pairs.items.device)
-            if dtype not in self._of_dtype:
-                self._of_dtype[dtype] = self._prepared(dtype)
-            users = self._of_dtype[dtype]
-            margin = users.per_length * (1.0 if pairs.cosine else longest_item) + (users.least + users.per_bias * bias)
-            yield ScoreChunk(first, part.stop - first, self._scores(part, users), margin, users.rounding)
+def write_scores(
+    scores: Tensor,
+    pairs: PairScores,
+    part: slice,
+    users: Tensor,
+    seen: tuple[Tensor, Tensor] | None,
+    mask: Tensor | None,
+) -> None:
+    """Write the scores of some items; -inf where hidden: `seen` are ascending ids with the users who have seen them."""
+    items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
+    torch.mm(items.to(users.dtype), users.T, out=scores)
+    if pairs.bias is not None:
+        scores += pairs.bias[part].to(users.dtype).unsqueeze(1)
+    if seen is not None:
+        ids, rows = seen
+        low, high = torch.searchsorted(ids, torch.tensor([part.start, part.stop], device=ids.device)).tolist()
+        scores[ids[low:high] - part.start, rows[low:high]] = float("-inf")
+    if mask is not None:
+        scores.masked_fill_(~mask[:, part].T, float("-inf"))
 
-    def _scores(self, part: slice, users: PreparedUsers) -> Tensor:
-        pairs, n_items, dtype = self.pairs, part.stop - part.start, users.vectors.dtype
-        scores = users.buffer[: whole_blocks(n_items, self._block)]
-        items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
-        torch.mm(items.to(dtype), users.vectors.T, out=scores[:n_items])
-        if pairs.bias is not None:
-            scores[:n_items] += pairs.bias[part].to(dtype).unsqueeze(1)
-        if self._seen is not None:
-            ids, rows = self._seen
-            low, high = torch.searchsorted(ids, torch.tensor([part.start, part.stop], device=ids.device)).tolist()
-            scores[ids[low:high] - part.start, rows[low:high]] = float("-inf")
-        if self._mask is not None:
-            scores[:n_items].masked_fill_(~self._mask[:, part].T, float("-inf"))
-        scores[n_items:] = float("-inf")
-        return scores
 
-    def _prepared(self, dtype: torch.dtype) -> PreparedUsers:
-        """The users in this dtype, with the proven error of their scores.
+def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_user: bool) -> PreparedUsers:
+    """The users in this dtype, with a buffer for so many items and the proven error of their scores.
 
-        A sum of d products in any order, fused or not, of factors that were rounded to the dtype, is off by at most
-        d + 2 times the unit roundoff, in lengths; the rest is for the bias, for the lengths themselves, for the exact
-        scores and, three times over, for the directions of the cosine.
-        """
-        pairs, users, user_lengths = self.pairs, self._users.to(dtype), self._lengths
-        shape = whole_blocks(self.chunk_size, self._block), pairs.n_users
-        buffer = torch.empty(shape[::-1] if self._by_user else shape, dtype=dtype, device=users.device)
-        buffer = buffer.T if self._by_user else buffer
-        narrow = dtype == torch.bfloat16
-        info = torch.finfo(torch.float32 if narrow else dtype)
-        # Rounding a sum to nearest errs by half an eps; hardware for narrow factors may truncate: that errs by a whole.
-        cuts_off = narrow or (dtype == torch.float32 and rounds_factors())
-        error = (pairs.width + 8) * info.eps * (1 if cuts_off else 0.5) * (3 if pairs.cosine else 1)
-        per_length, rounding = error * user_lengths, 0.0
+    A sum of d products in any order, fused or not, of factors that were rounded to the dtype, is off by at most
+    d + 2 times the unit roundoff, in lengths; the rest is for the bias, for the lengths themselves, for the exact
+    scores and, three times over, for the directions of the cosine.
+    """
+    vectors = directions(pairs.users) if pairs.cosine else pairs.users
+    lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
+    users, shape = vectors.to(dtype), (n_items, pairs.n_users)
+    buffer = torch.empty(shape[::-1] if by_user else shape, dtype=dtype, device=users.device)
+    narrow = dtype == torch.bfloat16
+    info = torch.finfo(torch.float32 if narrow else dtype)
+    # Rounding a sum to nearest errs by half an eps; hardware for narrow factors may truncate: that errs by a whole.
+    rounding = BFLOAT16_ROUNDING if narrow or (dtype == torch.float32 and rounds_factors()) else 0.0
+    error = (pairs.width + 8) * info.eps * (1 if rounding else 0.5) * (3 if pairs.cosine else 1)
+    per_length = error * lengths
+    if rounding:
+        # The rounding error of bfloat16 users is measured; that of the items, and of float32, is bounded.
+        of_items, lost = rounding, rounding * lengths
         if narrow:
-            # The rounding error of the users is measured; that of the items is bounded.
-            items = 0.0 if pairs.items.dtype == dtype and not pairs.cosine else BFLOAT16_ROUNDING
-            lost = torch.linalg.vector_norm(exact(self._users) - exact(users), dim=1)
-            per_length = per_length + 1.001 * (lost + items * (user_lengths + lost))
-            rounding = BFLOAT16_ROUNDING
-        elif dtype == torch.float32 and rounds_factors():
-            per_length = per_length + 2.02 * BFLOAT16_ROUNDING * user_lengths
-            rounding = BFLOAT16_ROUNDING
-        # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
-        smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
-        return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + user_lengths), error, rounding)
+            of_items = 0.0 if pairs.items.dtype == dtype and not pairs.cosine else rounding
+            lost = torch.linalg.vector_norm(exact(vectors) - exact(users), dim=1)
+        per_length = per_length + 1.001 * (lost + of_items * (lengths + lost))
+    # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
+    smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
+    least = smallest * (1 + lengths)
+    return PreparedUsers(users, buffer.T if by_user else buffer, per_length + smallest, least, error, rounding)
 
 
 def whole_blocks(n_items: int, block: int) -> int:

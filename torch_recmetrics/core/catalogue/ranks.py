@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk
+from torch_recmetrics.core.catalogue.approx_scores import ScoreChunk, approx_scores
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.scores.ranks import range_counts
 from torch_recmetrics.core.tensors import thresholds
@@ -41,7 +41,7 @@ def catalogue_ranks(
     for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
         batch = pairs.of_users(part)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-        for chunk in ApproxScores(batch, seen, torch.float32, size, shown, by_user=True):
+        for chunk in approx_scores(batch, seen, torch.float32, size, shown, by_user=True):
             counts[:, part] += counts_in(chunk, batch, target_scores[part], ids[part])
     return torch.empty_like(counts).scatter_(2, order.expand(3, -1, -1), counts)
 
@@ -54,8 +54,8 @@ def counts_in(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: 
     n_pieces = scores.shape[0] // n_users
     low, high = (bound.repeat_interleave(n_pieces, 0) for bound in chunk.coarse_range(target_scores))
     above, undecided = range_counts(scores, low, high)
-    summed = above.view(n_users, n_pieces, n_targets).sum(1)
-    counts = torch.stack([summed, *torch.zeros_like(summed).expand(2, -1, -1)])
+    counts = above.new_zeros((3, n_users, n_targets))
+    counts[0] = above.view(n_users, n_pieces, n_targets).sum(1)
     # The pairs that their coarse scores do not decide are scored exactly.
     rows, columns = undecided.nonzero(as_tuple=True)
     for part in steps(rows.shape[0], width, pair_elements(scores.device)):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.approx_scores import ApproxScores, ScoreChunk, bfloat16_is_native, whole_blocks
+from torch_recmetrics.core.catalogue.approx_scores import ScoreChunk, approx_scores, bfloat16_is_native, whole_blocks
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
@@ -46,7 +46,7 @@ def topk_items(
         size = chunk_size or whole_blocks(max(1, numbers // (batch.n_users + batch.width)), thresholds.ITEM_BLOCK)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
         best = scores[part, :depth], ids[part, :depth]
-        for chunk in ApproxScores(batch, seen, dtype, size, shown):
+        for chunk in approx_scores(batch, seen, dtype, size, shown):
             best = best_with_chunk(best, chunk, batch)
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
@@ -60,7 +60,7 @@ Best = tuple[Tensor, Tensor]
 
 def best_with(best: Best, pairs: PairScores, users: Tensor, ids: Tensor) -> Best:
     """The best of these and of (P,) candidates; for each user their ids rise, and are above all that came before."""
-    scores, (n_users, k) = pairs.pair_scores(users, ids), best[0].shape
+    scores = pairs.pair_scores(users, ids)
     better = (scores > best[0][users, -1]).nonzero().squeeze(1)
     if not better.shape[0]:
         return best
@@ -69,6 +69,7 @@ def best_with(best: Best, pairs: PairScores, users: Tensor, ids: Tensor) -> Best
     order = order_by(users, scores, descending=True)
     users, ids, scores = users[order], ids[order], scores[order]
     place = place_in_run(run_starts(users))
+    n_users, k = best[0].shape
     shape = n_users, min(int(place.max()) + 1, k)
     every = torch.cat([best[0], table(users, place, scores, shape, float("-inf"))], 1)
     every_id = torch.cat([best[1], table(users, place, ids, shape, -1)], 1)

@@ -264,7 +264,7 @@ class ValueChecks:
         if not both:
             return
         # On a CPU a read costs nothing, so there each is read when its turn comes.
-        each: Iterator[Tensor | bool] = (holds.any() for holds in both)
+        each: Iterator[Tensor | bool] = (holds.any() if holds.ndim else holds for holds in both)
         if not is_sync_free(both[0].device):
             every = torch.stack([holds.any() for holds in both])
             if not bool(every.any()):  # one read for all of them, and another one where any holds
