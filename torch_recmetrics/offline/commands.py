@@ -83,28 +83,26 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"warning: {with_flags(str(text), names)}", 0
             )
             return COMMANDS[command](options, Output(options, silent=not first)) or 0
-    except (InputError, ValueError, TypeError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        if not is_of_input(error):
-            traceback.print_exc()
-            return FAILURE
-        return complain(with_flags(str(error), names), BAD_INPUT)
-    except ImportError as error:
-        return complain(str(error), FAILURE)
     except KeyboardInterrupt:
         return complain("interrupted: nothing was written", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who reads has seen enough
         return 0
-    except Exception:  # a failure of ours is told with all there is
-        traceback.print_exc()
+    except ImportError as error:
+        return complain(str(error), FAILURE)
+    except Exception as error:
+        if is_of_input(error):
+            return complain(with_flags(str(error), names), BAD_INPUT)
+        traceback.print_exc()  # a failure of ours is told with all there is
         return FAILURE
 
 
 def is_of_input(error: BaseException) -> bool:
     """Whether one of our own checks has raised it: anything else that is raised deep inside is a failure of ours."""
-    if isinstance(error, InputError | OSError):
+    if isinstance(error, InputError | FileNotFoundError | NotADirectoryError | PermissionError):
         return True
-    return "torch_recmetrics" in traceback.extract_tb(error.__traceback__)[-1].filename
+    own = "torch_recmetrics" in traceback.extract_tb(error.__traceback__)[-1].filename
+    return own and isinstance(error, ValueError | TypeError)
 
 
 def complain(text: str, code: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 from uuid import UUID
@@ -47,7 +47,6 @@ from torch_recmetrics.offline.tables import refuse_unordered, versions_of_ids
 from torch_recmetrics.offline.workspace import Workspace, half_the_threads
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.users.extras import needed
-from torch_recmetrics.users.user_values import UserValues
 
 NAMES = ("precision", "recall", "f1", "mrr", "ndcg", "hit_rate")
 SUMS = ("hits", "retrieved", "mrr", "ndcg", "hit_rate")  # what is added up over events, at each cutoff
@@ -136,6 +135,7 @@ def item_to_item(
     (0.3333, 0.5, 0.5)
     """
     plan = checked_plan(top_k, horizon, ties, gain)
+    definitions = definitions_of(plan)
     check.check_share("level", level)
     need_different({"item1": item1, "item2": item2})
     need_different({"user": user, "item": item})
@@ -172,7 +172,7 @@ def item_to_item(
             if log.types[user] == "UUID":  # which come over as text
                 user_ids = [UUID(own) for own in user_ids]
             versions = versions_of_ids(work, [str(own) for own in user_ids])
-            values = user_values(part.users, dict(names_of(plan)), versions=versions, user_ids=user_ids)
+            values = user_values(part.users, definitions, versions=versions, user_ids=user_ids)
         counts = counts_of(work, n_pairs, part.counts["users"])
         if 0 < counts["events_checked"] == counts["events_without_list"]:
             raise InputError(
@@ -181,7 +181,20 @@ def item_to_item(
             )
         details = {} if horizon > 1 else {"popularity": recall_by_popularity(work, part.sums["popularity"], plan)}
         inputs = [table.describe(n_pairs), log.describe(n_events)]
-    return report_of(part.sums["sums"], values, user_ids, counts, plan, level, inputs, details)
+    spread = spread_of(part.sums["sums"])
+    low, high = spread.interval(level, None, (0, 1))
+    return Report(
+        dict(zip(definitions, spread.value.tolist())),
+        dict(zip(definitions, zip(low.tolist(), high.tolist()))),
+        counts,
+        values,
+        user_ids,
+        definitions,
+        inputs,
+        details,
+        level=level,
+        title="Item to item",
+    )
 
 
 def relevance_column(log: Source, relevance: str | None, gain: str) -> Column:
@@ -212,11 +225,11 @@ def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:
 def measured(work: Workspace, plan: Plan) -> Part:
     """What the users of the table `found` come to.
 
-    Of the sums ``"sums"`` are the moments of every number of :func:`names_of`, (numbers, 6) in its order, and
+    Of the sums ``"sums"`` are the moments of every number of :func:`definitions_of`, (numbers, 6) in its order, and
     ``"popularity"`` events and those with a hit by how often their item was taken, (groups, 1 + cutoffs).
     """
     work.number_users("SELECT user_id AS id FROM found")
-    ids = work.frame("SELECT id FROM users ORDER BY u")["id"]
+    ids = work.arrow("SELECT id FROM users ORDER BY u")["id"]
     found = f"SELECT u, {NUMBERS}, n FROM found JOIN users ON user_id = id ORDER BY u, {KEYS}, n"
     ratios = ratios_of(sums_of_rows(work, found, len(ids), plan), plan.cutoffs)
     columns = {f"user_{name}": ratio(*pair) for name, pair in ratios.items()}
@@ -327,13 +340,13 @@ def recall_by_popularity(work: Any, sums: Tensor, plan: Plan) -> dict[str, dict[
 # The report -----------------------------------------------------------------------------------------------------------
 
 
-def names_of(plan: Plan) -> list[tuple[str, str]]:
+def definitions_of(plan: Plan) -> dict[str, str]:
     """Name -> definition of every number: those of all events, then those of the users."""
-    options, found = f"horizon={plan.horizon}, ties={plan.ties!r}", []
+    options, found = f"horizon={plan.horizon}, ties={plan.ties!r}", dict[str, str]()
     for prefix, whose in (("", "all events: "), ("user_", OF_USERS)):
         for name in NAMES:
             meaning = whose + MEANING[name].format(gain=plan.gain)
-            found += [(f"{prefix}{name}@{k}", f"{meaning}; top_k={k}, {options}") for k in plan.cutoffs]
+            found |= {f"{prefix}{name}@{k}": f"{meaning}; top_k={k}, {options}" for k in plan.cutoffs}
     return found
 
 
@@ -360,24 +373,3 @@ def measured_by_workers(
         return count(found.limit(0).toArrow())
     total.users = parts.users_here(total.counts["users"], path, user)
     return total
-
-
-def report_of(
-    moments_of_numbers: Tensor,
-    users: UserValues | None,
-    user_ids: list[Any] | None,
-    counts: Mapping[str, int],
-    plan: Plan,
-    level: float,
-    inputs: Sequence[Any],
-    details: dict[str, Any],
-) -> Report:
-    """What was found."""
-    values, intervals, definitions = {}, {}, dict(names_of(plan))
-    for name, sums in zip(definitions, moments_of_numbers):
-        spread = spread_of(sums)
-        low, high = spread.interval(level, None, (0, 1))
-        values[name], intervals[name] = float(spread.value), (float(low), float(high))
-    return Report(
-        values, intervals, counts, users, user_ids, definitions, inputs, details, level=level, title="Item to item"
-    )

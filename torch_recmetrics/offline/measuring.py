@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.offline.batches import Rows, batches_of
@@ -79,13 +80,11 @@ def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tens
     return arguments
 
 
-def is_relevant(arguments: Mapping[str, Tensor], labels: Labels) -> Tensor:
+def is_relevant(arguments: dict[str, Tensor], labels: Labels) -> Tensor:
     """(B, T) bool: what the metrics take for relevant."""
-    ids, relevance, least = arguments["target_ids"], arguments.get("target_relevance"), labels.min_relevance
-    relevant = ids >= 0
-    if relevance is not None:
-        relevant &= relevance > 0 if least is None else relevance >= least
-    return relevant if labels.ignore_index is None else relevant & (ids != labels.ignore_index)
+    read: dict[str, Tensor] = read_labels(arguments, labels)
+    listed = read["target_ids"] >= 0
+    return listed & (read["target_relevance"] > 0) if "target_relevance" in read else listed
 
 
 def refuse_equal_ranks(listed: Rows) -> None:
@@ -165,16 +164,16 @@ def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], objec
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
-def in_processes() -> bool:
-    """Whether there are other processes that evaluate the same."""
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+def place_of_process() -> tuple[int, int]:
+    """The number of this process among those that evaluate the same, and how many these are."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
 
 
 def share_of_users(n_users: int) -> tuple[int, int]:
     """The numbers of the users of this process: the first, and the one after the last."""
-    if not in_processes():
-        return 0, n_users
-    rank, size = distributed.get_rank(), distributed.get_world_size()
+    rank, size = place_of_process()
     return rank * n_users // size, (rank + 1) * n_users // size
 
 
@@ -182,7 +181,7 @@ def summed_over_processes(
     counts: dict[str, int], longest: int, collector: UserCollector | None
 ) -> tuple[dict[str, int], int]:
     """The same of all processes; the collector has the users of all then."""
-    if not in_processes():
+    if place_of_process() == (0, 1):
         return counts, longest
     numbers, most = torch.tensor(list(counts.values())), torch.tensor(longest)
     distributed.all_reduce(numbers)

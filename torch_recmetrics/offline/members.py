@@ -271,8 +271,6 @@ class UserCollector:
         metrics: dict[str, Any] = {name: m for name, m in collection.items() if isinstance(m, UserMeasure)}
         self.members = {name: metric for name, metric in metrics.items() if has_users(metric)}
         owners = [name for name, metric in metrics.items() for _ in metric.columns]
-        self._counted = [place for place, name in enumerate(owners) if name in self.members]  # of what is evaluated
-        owners = [name for name in owners if name in self.members]
         self.columns = {
             name: range(owners.index(name), owners.index(name) + metric.n_parts)
             for name, metric in self.members.items()
@@ -308,11 +306,10 @@ class UserCollector:
             prepared = evaluator.evaluated(evaluator.prepare(read_layout(evaluator.labels, **arguments)))
             fused.count(prepared)
             if self.columns:
-                values, denominators = prepared.values.values(), prepared.values.denominators()
-                own = torch.stack([values[place] for place in self._counted])
-                self.values[:, users] = own.masked_fill(self._skips & is_empty, float("nan"))
+                values, denominators = torch.stack(prepared.values.values()), prepared.values.denominators()
+                self.values[:, users] = values.masked_fill(self._skips & is_empty, float("nan"))
             for name, total in self.totals.items():
-                total[users] = denominators[self._counted[self.columns[name][0]]].to(torch.float64)
+                total[users] = denominators[self.columns[name][0]].to(torch.float64)
             if width := self.lists.shape[1]:
                 ids = ranked_ids(arguments)[:, :width]
                 self.lists[users, : ids.shape[1]] = ids + 1

@@ -6,6 +6,7 @@ until few are left for the driver. Workers need this package, and the interprete
 
 from __future__ import annotations
 
+import io
 import re
 import uuid
 import warnings
@@ -15,8 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part
@@ -233,10 +232,8 @@ class SparkWorkspace(Queries):
         """All rows of a query."""
         return [tuple(row) for row in self.query(sql).collect()]
 
-    def column(self, sql: str) -> Tensor:
-        """A column of numbers."""
-        column = torch.tensor(self.query(sql).toArrow().column(0).to_numpy())
-        return column if column.is_floating_point() else column.long()  # Spark has narrower integers
+    def arrow(self, sql: str) -> Any:
+        return self.query(sql).toArrow()
 
     def table(self, name: str, sql: str) -> None:
         """Keep the rows of a query, in the memory of the workers and on their disks."""
@@ -334,9 +331,9 @@ class Parts:
         def tables(batches: Iterator[Any]) -> Iterator[Any]:
             for batch in batches:
                 for payload in batch.column("payload").to_pylist():
-                    yield from read_ipc(payload).to_batches()
+                    yield from table_from_bytes(payload).to_batches()
 
-        users = rows.mapInArrow(tables, types.from_arrow_schema(read_ipc(bytes(first["payload"])).schema))
+        users = rows.mapInArrow(tables, types.from_arrow_schema(table_from_bytes(bytes(first["payload"])).schema))
         if path is not None:  # each file by the worker that has its rows
             users.withColumnsRenamed({ID: user, WEIGHT: "weight", LIST: "items"}).write.parquet(path)
         elif n_users > MOST_USERS:
@@ -365,7 +362,10 @@ def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterato
         {in_words_of_spark(str(one.message)) for one in told if issubclass(one.category, UserWarning)}
     )
     users = [] if part.users is None else part.users.combine_chunks().to_batches(ROWS_AT_ONCE)
-    for kind, payload in (("part", part.to_bytes()), *(("users", ipc(pyarrow.table(batch))) for batch in users)):
+    for kind, payload in (
+        ("part", part.to_bytes()),
+        *(("users", table_to_bytes(pyarrow.table(batch))) for batch in users),
+    ):
         yield from payload_row(number, kind, payload).to_batches()
 
 
@@ -384,18 +384,13 @@ def in_words_of_spark(text: str) -> str:
 # Bytes ----------------------------------------------------------------------------------------------------------------
 
 
-def ipc(table: Any) -> bytes:
-    """A table as bytes of Arrow's stream format."""
-    pyarrow = needed("pyarrow", "Spark's frames")
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    payload: bytes = sink.getvalue().to_pybytes()
-    return payload
+def table_to_bytes(table: Any) -> bytes:
+    """A table as an Arrow file."""
+    found = io.BytesIO()
+    needed("pyarrow.feather", "Spark's frames").write_feather(table, found, compression="uncompressed")
+    return found.getvalue()
 
 
-def read_ipc(payload: bytes) -> Any:
-    """The table of bytes of Arrow's stream format."""
-    pyarrow = needed("pyarrow", "Spark's frames")
-    with pyarrow.ipc.open_stream(payload) as reader:
-        return reader.read_all()
+def table_from_bytes(payload: bytes) -> Any:
+    """The table of an Arrow file."""
+    return needed("pyarrow.feather", "Spark's frames").read_table(io.BytesIO(payload))

@@ -64,7 +64,7 @@ def measured_by_workers(
         path: where the workers write the values of the users; None: up to a million come to the driver.
     """
     columns = {role: tables.columns[role] for role in ROLES if role in work.frames}
-    numbers = None if tables.n_items is None else work.query("SELECT id FROM items ORDER BY i").toArrow()
+    numbers = None if tables.n_items is None else work.arrow("SELECT id FROM items ORDER BY i")
     action, catalogue = "remove" if tables.hidden is tables.lists else "miss", tables.items is not None
     names, ordered = tables.names, tables.lists.row != UNORDERED
 

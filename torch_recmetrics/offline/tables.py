@@ -208,8 +208,7 @@ class Tables:
         else is recommended.
         """
         work = self.workspace
-        known = (self.truth, self.lists, self.train, self.groups, self.propensities)
-        having = [source for source in known if source is not None]
+        having = [source for source, _ in self.sources_with("item") if source is not self.seen]
         counts = self.groups is not None or self.propensities is not None
         counts |= counts_training and self.train is not None
         if self.items is None and self.item_ids.kind == "BIGINT" and not counts:
@@ -268,7 +267,7 @@ class Tables:
         """The ids of the users or of the items, an Arrow array by their number; UUIDs as text."""
         kind = (self.user_ids if table == "users" else self.item_ids).kind
         own = "CAST(id AS VARCHAR)" if kind == "UUID" else "id"
-        return self.workspace.frame(f"SELECT {own} AS id FROM {table} ORDER BY {table[0]}")["id"].combine_chunks()
+        return self.workspace.arrow(f"SELECT {own} AS id FROM {table} ORDER BY {table[0]}")["id"].combine_chunks()
 
     def ids_of_items(self, numbers: Tensor) -> Any:
         """Lists of items by their ids, an Arrow array of lists, from (U, K) numbers padded with -1; UUIDs as text."""
@@ -286,10 +285,7 @@ class Tables:
 
         Those of a user stand by rank, scores in the order of the source, others by item.
         """
-        users, item = "users", "r._item"
-        if share != (0, self.n_users):
-            users = f"(FROM users WHERE u >= {share[0]} AND u < {share[1]}) AS users"
-        joins = f"JOIN {users} ON users.id = r._user"
+        joins, item = "JOIN users ON users.id = r._user", "r._item"
         if self.n_items is not None:
             joins, item = f"{joins} JOIN items ON items.id = r._item", "items.i"
         keys = [key for key in ("score", "rank", "relevance") if key in self.columns[source.role]]
@@ -297,7 +293,8 @@ class Tables:
         order = f"r.{source.row}" if in_order else "3" if keys == ["rank"] else "2"
         sql = (
             f"SELECT {', '.join(['users.u', item, *(f'r._{key}' for key in keys)])} FROM ({self.pairs(source, *keys)}) "
-            f"AS r {self.without_seen(source)} {joins} ORDER BY users.u, {order}"
+            f"AS r {self.without_seen(source)} {joins} WHERE users.u >= {share[0]} AND users.u < {share[1]} "
+            f"ORDER BY users.u, {order}"
         )
         return SortedRows(self.workspace.stream(sql, BATCH_ROWS))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +32,15 @@ class Queries:
     def one(self, sql: str) -> tuple[Any, ...]:
         """The first row of a query."""
         return self.rows(sql)[0]
+
+    def arrow(self, sql: str) -> Any:
+        """The rows of a query as a table of Arrow."""
+        raise NotImplementedError
+
+    def column(self, sql: str) -> Tensor:
+        """A column of numbers, int64 or float64."""
+        column = torch.tensor(self.arrow(sql).column(0).to_numpy())
+        return column if column.is_floating_point() else column.long()  # Spark has narrower integers
 
     def size(self, table: str) -> int:
         """How many rows a table has, or what else stands behind FROM."""
@@ -65,27 +73,25 @@ class Workspace(Queries):
         needed("pyarrow", "Reading files and frames")  # rows come over in Arrow batches
         self.temp_directory = os.fspath(temp_directory or tempfile.gettempdir())
         self.sources: list[Source] = []
-        self._cursors: list[Any] = []
-        try:
-            self._own = tempfile.mkdtemp(prefix="torch-recmetrics-", dir=self.temp_directory)
-        except OSError as error:
-            raise InputError(
-                f"`temp_directory` must be a folder that can be written to, got {self.temp_directory!r}: "
-                f"{error.strerror}"
-            ) from None
-        try:
-            self.connection = connect(memory_limit, self._own, threads)
-        except BaseException:  # an interrupt too leaves nothing behind
-            shutil.rmtree(self._own, ignore_errors=True)
-            raise
+        with ExitStack() as stack:  # whatever happens leaves no folder behind
+            try:
+                folder = tempfile.TemporaryDirectory(
+                    prefix="torch-recmetrics-", dir=self.temp_directory, ignore_cleanup_errors=True
+                )
+            except OSError as error:
+                raise InputError(
+                    f"`temp_directory` must be a folder that can be written to, got {self.temp_directory!r}: "
+                    f"{error.strerror}"
+                ) from None
+            self._own = stack.enter_context(folder)
+            self.connection = stack.enter_context(connect(memory_limit, self._own, threads))
+            self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for connection in (*self._cursors, self.connection):
-            connection.close()
-        shutil.rmtree(self._own, ignore_errors=True)
+        self._open.close()
 
     def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002
         """An input that this database scans."""
@@ -103,10 +109,11 @@ class Workspace(Queries):
         self.table("users", f"SELECT {number}, id FROM (SELECT DISTINCT id FROM ({ids}))")
         return self.size("users")
 
-    def frame(self, sql: str) -> Any:
-        """The rows of a query as a table of Arrow."""
+    def arrow(self, sql: str) -> Any:
         with self.errors():
             return self.connection.sql(sql).to_arrow_table()
+
+    frame = arrow  # what Spark leaves with its workers
 
     def view(self, name: str, sql: str) -> None:
         """Give a query a name."""
@@ -123,17 +130,10 @@ class Workspace(Queries):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
         return rows
 
-    def column(self, sql: str) -> Tensor:
-        """A column of numbers."""
-        with self.errors():
-            (array,) = self.connection.execute(sql).fetchnumpy().values()
-        return torch.from_numpy(array.copy())
-
     def stream(self, sql: str, batch_rows: int) -> Iterator[Any]:
         """The rows of a query in Arrow batches, from a cursor of its own."""
         with self.errors():
-            cursor = self.connection.cursor()
-            self._cursors.append(cursor)
+            cursor = self._open.enter_context(self.connection.cursor())
             hide_progress(cursor)
             reader = cursor.sql(sql).to_arrow_reader(batch_rows)
         while True:
@@ -234,10 +234,10 @@ class Ids:
     """
 
     def __init__(self, workspace: Workspace, columns: Sequence[tuple[Source, str]]) -> None:
-        self._columns = {id(source): column for source, column in columns}
         self._kinds = {id(source): kind_of_ids(workspace, source, column, plain=True) for source, column in columns}
         kinds = set(self._kinds.values())
         self.kind = kinds.pop() if len(kinds) == 1 else TEXT
+        self._sql = {id(source): id_as(quoted(own), source.types[own], self.kind) for source, own in columns}
 
     def kind_of(self, source: Source) -> str:
         """What the ids of a source are: BIGINT, UUID or VARCHAR."""
@@ -245,5 +245,4 @@ class Ids:
 
     def of(self, source: Source) -> str:
         """SQL of the ids of a source."""
-        column = self._columns[id(source)]
-        return id_as(quoted(column), source.types[column], self.kind)
+        return self._sql[id(source)]
