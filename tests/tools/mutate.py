@@ -58,7 +58,6 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "fingerprint": ("STEP",),
     "flat": ("TABLE_PLACES",),
     "from_sampled": ("KEPT_NUMBERS", "KEPT_NUMBERS_ELSEWHERE", "EVERY_SIZE"),
-    "histogram": ("BLOCK",),
     "item_counts": ("WAITING_IDS", "WAITING_LISTS"),
     "intervals": ("SERIES_FROM",),
     "item_to_item": ("ROWS_AT_ONCE", "ELEMENTS_AT_ONCE"),
