@@ -115,6 +115,17 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     nowhere = ("compare", "a=nowhere.csv", "b=nowhere.csv", *flags)  # told before a file is read
     assert "--baseline must be one of a, b, got 'c'" in run(capfd, *nowhere, "--baseline", "c")[2]
     assert "--test must be one of 'randomization', 't'" in run(capfd, *nowhere, "--test", "ttest")[2]
+    assert "the command comes before its options, got '--json' first" in run(capfd, "--json", *nowhere)[2]
+    lists = ("evaluate", "--recommendations", files / "good.parquet", "--truth")
+    for name, step in (
+        ("from_sampled", "give --sampled-from"),
+        ("rbo", "take `agreement`"),
+        ("overlap@5", "agreement"),
+    ):
+        said = run(capfd, *lists, files / "truth.parquet", "-m", name)[2]
+        assert said.startswith(f"torch-recmetrics: --metric must not name {name.partition('@')[0]}: ") and step in said
+    assert "are one file, so all that is recommended is relevant" in run(capfd, *lists, lists[2], "-m", "mrr@5")[2]
+    assert "one file" not in run(capfd, "agreement", lists[2], lists[2], "-k", 5)[2]
     old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
     assert run(capfd, "compare", f"old={old}", f"new={new}", "--report", files / "users")[0] == 0
     told, before = (json.loads((files / name / "report.json").read_text()) for name in ("users", "out"))

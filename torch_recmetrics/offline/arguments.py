@@ -99,7 +99,7 @@ ENGINE: Options = {
 }
 COMPARISON: Options = {
     "baseline": (str | None, None, "the name that the others are compared with; the first"),
-    "test": (str, "randomization", "randomization, t, wilcoxon or bootstrap"),
+    "test": (str, "randomization", "randomization, t, wilcoxon, bootstrap or mcnemar"),
     "correction": (str | None, "holm", "holm, bh or null"),
     "num_draws": (int, 10_000, "of the test"),
     "seed": (int, 0, "of the test"),

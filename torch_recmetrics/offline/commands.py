@@ -200,6 +200,8 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
         own.add_argument("--json", action="store_true", help="JSON on standard output")
         add_arguments(own, name)
         commands.add_subcommand(name, own, help=own.description.partition("\n")[0])
+    if argv and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version"):
+        raise InputError(f"the command comes before its options, got {argv[0]!r} first (see torch-recmetrics --help)")
     try:
         found = parser.parse_args(arranged(argv)).as_dict()
     except UnicodeDecodeError:

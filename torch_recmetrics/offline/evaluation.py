@@ -19,6 +19,7 @@ from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.likely_mistakes import (
     warn_of_hidden_truth,
     warn_of_kinds_of_ids,
+    warn_of_one_file,
     warn_of_short_lists,
     warn_of_unread_relevance,
     warned_of_foreign_items,
@@ -244,6 +245,8 @@ def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
     """Refuse relevant items of which no propensity is known, and warn of what is almost surely a mistake."""
     tables.refuse_without_propensity(labels_of(collection))
     warn_of_kinds_of_ids(tables)
+    if any(getattr(member, "needs_target", True) for member in collection.values()):
+        warn_of_one_file(tables)
     warn_of_unread_relevance(tables)
     warn_of_hidden_truth(tables, labels_of(collection))
 

@@ -74,6 +74,12 @@ def warn_of_hidden_truth(tables: Tables, labels: Labels) -> None:
         )
 
 
+def warn_of_one_file(tables: Tables) -> None:
+    """A warning where the truth is what was recommended."""
+    if tables.truth.files and tables.truth.files == tables.lists.files:
+        rank_zero_warn(f"{tables.lists} and {tables.truth} are one file, so all that is recommended is relevant")
+
+
 def warn_of_unread_relevance(tables: Tables) -> None:
     """A warning where the truth has zeros in what looks like relevance, and every row counts as relevant."""
     if "relevance" in tables.columns["truth"]:

@@ -13,6 +13,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.from_sampled import EM, FromSampled, check_num_items
 from torch_recmetrics.collection.ranking import check_names as check_metrics
 from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
+from torch_recmetrics.compare.agreement import STEMS
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
@@ -25,6 +26,12 @@ from torch_recmetrics.state.ranking_metric import RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
 
 CUTOFFS = (5, 10, 20)  # where none are given
+OF_TWO_RUNS = "it compares the lists of two runs: take `agreement` for both"
+# Metrics of lists that one table of lists does not give, and what does.
+ELSEWHERE = {
+    "from_sampled": "name a metric of ranks, and give `sampled_from`, the number of all items",
+    **dict.fromkeys(STEMS, OF_TWO_RUNS),
+}
 
 
 def check_names(metrics: Any) -> None:
@@ -35,6 +42,8 @@ def check_names(metrics: Any) -> None:
             check_metrics([name])
             if at and not cutoff.isdecimal():
                 raise ValueError(f"`metrics` must be names such as 'ndcg' or 'ndcg@10', got {entry!r}")
+            if name in ELSEWHERE:
+                raise ValueError(f"`metrics` must not name {name}: {ELSEWHERE[name]}")
             if not issubclass(METRICS[name], RankingMetric):
                 raise ValueError(f"`metrics` must be metrics of ranked lists, got {entry!r}, which reads labelled rows")
 
