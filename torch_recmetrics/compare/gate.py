@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -17,13 +16,13 @@ from torch_recmetrics.compare.pairing import (
     OnMissing,
     Run,
     metric_names,
+    metric_of,
     names_of,
     read_run,
     refuse_other_than_means,
     users_of_runs,
 )
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.texts import Column, count_text, json_text
 from torch_recmetrics.users.user_values import UserValues, current_versions
@@ -32,8 +31,6 @@ RECORD_VERSION = 1
 RULES = ("better", "not_worse", "not_less")
 check_margin = check.number_check("a relative loss, 0 <= margin < 1 (0.02 is 2 %)", least=0, below=1)
 Outcome = Literal["promoted", "rejected", "undecided"]
-# A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
-NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 
 
 @dataclass(frozen=True)
@@ -304,14 +301,6 @@ def numbers_of(name: str, given: Any, example: str, check_number: Callable[[str,
     for metric, number in given.items():
         check_number(f"{name}[{metric!r}]", number)
     return dict(given)
-
-
-def metric_of(text: str) -> type[Any] | None:
-    """The metric of the package that a definition, or a name in its place, is of."""
-    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
-    if found is None and (parts := NAME.fullmatch(text)):
-        found = METRICS.get(parts["stem"])
-    return found
 
 
 def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:

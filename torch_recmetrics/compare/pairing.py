@@ -21,6 +21,8 @@ from torch_recmetrics.users.user_values import NUMBERING, UserValues, checked_su
 OnMissing = Literal["error", "intersect"]
 Run = UserValues | dict[str, tuple[float, float]]  # values of users, or logged means with their standard errors
 SHOWN_IDS = 5
+# A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
+NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
 LONG_DIGEST = re.compile(r"(?<=:[0-9a-f]{12})[0-9a-f]+")
 
 
@@ -64,6 +66,14 @@ def metric_names(argument: str, given: Any) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"`{argument}` must be the name of a metric, or a list of them, got {given!r}")
     return names
+
+
+def metric_of(text: str) -> type[Any] | None:
+    """The metric of the package that a definition, or a name in its place, is of."""
+    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
+    if found is None and (parts := NAME.fullmatch(text)):
+        found = METRICS.get(parts["stem"])
+    return found
 
 
 def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:
@@ -114,11 +124,10 @@ def users_of_runs(
 
 def refuse_other_than_means(argument: str, run: UserValues, metrics: Iterable[str]) -> None:
     """ValueError for a metric whose value is another number of the values of users than the mean that is compared."""
-    ours = {metric.__name__ for metric in METRICS.values()}
     for metric in metrics:
         definition = run.definitions.get(metric, "")
         other = ", aggregation=" in definition and ", aggregation='mean'" not in definition
-        if other and definition.partition("(")[0] in ours:
+        if other and metric_of(definition) is not None:
             raise ValueError(
                 f"{argument} are compared by the means over their users, and {metric} is another number of these, "
                 f"{definition}: make the metric without `aggregation`, or leave it out of the metrics"
