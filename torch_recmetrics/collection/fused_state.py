@@ -54,18 +54,16 @@ class FusedState:
                 family = (type(metric), *metric.family().items())
                 metric.table = tables.setdefault(family, metric.table)
 
-    # -- updates ------------------------------------------------------------------------------------------------------
+    # -- updates, all under torch.no_grad() ---------------------------------------------------------------------------
 
     def prepare(self, layout: dict[str, Any], method: str) -> Callable[[], dict[int, Any]]:
         """Rank, check and evaluate an update; what counts it, and returns the values of :meth:`count_with_values` if
         the method is ``"forward"``."""
         if self.evaluator is None:
             return dict
-        with torch.no_grad():  # no decorator, whose line warnings would name in place of the caller's
-            prepared = self.evaluator.prepare(read_layout(self.evaluator.labels, **layout))
+        prepared = self.evaluator.prepare(read_layout(self.evaluator.labels, **layout))
         return functools.partial(self.count_with_values if method == "forward" else self.count, prepared)
 
-    @torch.no_grad()
     def count(self, prepared: PendingUpdate) -> dict[int, Any]:
         """Count what was prepared; no values."""
         self.evaluator.count(prepared)
@@ -74,7 +72,6 @@ class FusedState:
         self._left, self._local = dict.fromkeys(self._left), {}
         return {}
 
-    @torch.no_grad()
     def count_with_values(self, prepared: PendingUpdate) -> dict[int, Any]:
         """The same, and the values of this batch by the id of the metric.
 
