@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -27,6 +28,16 @@ def test_a_member_that_takes_the_place_of_another_is_updated() -> None:
     metrics.update(**update)
     assert [member.update_count for member in metrics.values()] == [1, 1]
     assert floats(metrics.compute()) == {"at": 1, "auc": 1}
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_a_warning_names_the_line_of_the_update(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)  # which puts a line of its own in between
+    metrics = RecMetricCollection([NDCG(1), BinaryAUC()])
+    hidden = torch.tensor([[True, False]])
+    with pytest.warns(UserWarning, match="hide every relevant item") as told:
+        getattr(metrics, method)(torch.tensor([[0.2, 0.9]]), torch.tensor([[0, 1]]), mask=hidden)
+    assert told[0].filename == __file__
 
 
 def test_a_collection_is_torchmetrics_own_kind() -> None:

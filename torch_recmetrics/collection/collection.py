@@ -225,13 +225,17 @@ class RecMetricCollection(MetricCollection):
             self._check_known(arguments)
             layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
         if not fused.others and method == "update":  # nothing to take back or to give
-            fused.prepare(layout, method)()
+            with torch.no_grad():  # a decorator would be the line that warnings name
+                fused.prepare(layout, method)()
             return {}
         taken = [(member, arguments_taken(member, arguments)) for member in fused.others]
         with all_or_nothing(fused.others):
             # Everything that can be refused comes first; what has advanced by then is taken back.
-            advance = fused.prepare(layout, method)
-            values = self._advance_others(taken, method) | advance()
+            with torch.no_grad():
+                advance = fused.prepare(layout, method)
+            values = self._advance_others(taken, method)
+            with torch.no_grad():
+                values |= advance()
         return {name: values.get(id(member)) for name, member in self._modules.items()} if values else {}
 
     def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:

@@ -35,7 +35,7 @@ class FusedState:
         self.list_counters = [member for member in members if isinstance(member, ListCounter)]
         self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.others = [member for member in members if not isinstance(member, RankingMetric)]
-        self.evaluator = Evaluator(self.members) if self.members else None
+        self.evaluator: Any = Evaluator(self.members) if self.members else None
         self.summed = [metric for metric in self.metrics if not metric.keeps_values]
         # The members that have not been asked since the last exchange, by id, the same ones on every rank, with their
         # totals; None where a member has changed on this rank.
@@ -50,9 +50,8 @@ class FusedState:
                 family = (type(metric), *metric.family().items())
                 metric.table = tables.setdefault(family, metric.table)
 
-    # -- updates ------------------------------------------------------------------------------------------------------
+    # -- updates, all under torch.no_grad() ---------------------------------------------------------------------------
 
-    @torch.no_grad()
     def prepare(self, layout: dict[str, Any], method: str) -> Callable[[], dict[int, Any]]:
         """Rank, check and evaluate an update; what counts it, and returns the values of :meth:`count_with_values` if
         the method is ``"forward"``."""
@@ -61,33 +60,27 @@ class FusedState:
         prepared = self.evaluator.prepare(read_layout(self.evaluator.labels, **layout))
         return functools.partial(self.count_with_values if method == "forward" else self.count, prepared)
 
-    @torch.no_grad()
     def count(self, prepared: PendingUpdate) -> dict[int, Any]:
         """Count what was prepared; no values."""
-        evaluator: Any = self.evaluator
-        evaluator.count(prepared)
+        self.evaluator.count(prepared)
         for member in self.members:
             member.__dict__.update(_update_count=member._update_count + 1, _computed=None)
         self._left, self._local = dict.fromkeys(self._left), {}
         return {}
 
-    @torch.no_grad()
     def count_with_values(self, prepared: PendingUpdate) -> dict[int, Any]:
         """The same, and the values of this batch by the id of the metric.
 
         A function of the user may raise, so values are found before anything is counted.
         """
-        evaluator: Any = self.evaluator
-        prepared = evaluator.evaluated(prepared)
+        prepared = self.evaluator.evaluated(prepared)
         before = [member._copy_state_dict() for member in self.members]
         try:
             for member in self.members:
                 member.__dict__.update(member.empty_states())
-            evaluator.count(prepared._replace(among=()))
+            self.evaluator.count(prepared._replace(among=()))
             values = means_of(self.summed, totals(self.summed) if self.summed else [])
-            of_users: Any = UserMeans.compute
-            values |= {id(metric): of_users(metric) for metric in self.metrics if metric.keeps_values}
-            values |= {id(counter): type(counter).compute(counter) for counter in self.list_counters}
+            values |= {id(member): type(member).compute(member) for member in self.members if id(member) not in values}
         finally:
             for member, states in zip(self.members, before, strict=True):
                 member.__dict__.update(states)

@@ -68,6 +68,14 @@ def metric_names(argument: str, given: Any) -> list[str]:
     return names
 
 
+def metric_of(text: str) -> type[Any] | None:
+    """The metric of the package that a definition, or a name in its place, is of."""
+    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
+    if found is None and (parts := NAME.fullmatch(text)):
+        found = METRICS.get(parts["stem"])
+    return found
+
+
 def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:
     """The value of a metric and its standard error; ValueError where too few users of the run `name` have a value."""
     if isinstance(run, UserValues) and metric not in run.summaries:
@@ -114,14 +122,6 @@ def users_of_runs(
     return users
 
 
-def metric_of(text: str) -> type[Any] | None:
-    """The metric of the package that a definition, or a name in its place, is of."""
-    found = {metric.__name__: metric for metric in METRICS.values()}.get(text.partition("(")[0])
-    if found is None and (parts := NAME.fullmatch(text)):
-        found = METRICS.get(parts["stem"])
-    return found
-
-
 def metrics_of(name: str, runs: Iterable[UserValues]) -> list[type[Any]]:
     """The metrics of the package that a name is of: by the definitions of the runs that have it, else by itself."""
     definitions = [run.definitions[name] for run in runs if name in run]
@@ -130,11 +130,10 @@ def metrics_of(name: str, runs: Iterable[UserValues]) -> list[type[Any]]:
 
 def refuse_other_than_means(argument: str, run: UserValues, metrics: Iterable[str]) -> None:
     """ValueError for a metric whose value is another number of the values of users than the mean that is compared."""
-    ours = {metric.__name__ for metric in METRICS.values()}
     for metric in metrics:
         definition = run.definitions.get(metric, "")
         other = ", aggregation=" in definition and ", aggregation='mean'" not in definition
-        if other and definition.partition("(")[0] in ours:
+        if other and metric_of(definition) is not None:
             raise ValueError(
                 f"{argument} are compared by the means over their users, and {metric} is another number of these, "
                 f"{definition}: make the metric without `aggregation`, or leave it out of the metrics"

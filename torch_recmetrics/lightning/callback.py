@@ -23,13 +23,13 @@ from torch_recmetrics.lightning.inputs import (
     Inputs,
     Step,
     arguments_of,
+    check_inputs,
     check_known,
-    checked_inputs,
     checked_names,
     named_arguments,
     padded_lists,
 )
-from torch_recmetrics.lightning.packages import PACKAGES, bind, reduced
+from torch_recmetrics.lightning.packages import PACKAGES, bind
 from torch_recmetrics.lightning.padding import with_sample_ids, without_repeats
 from torch_recmetrics.lightning.table import table_of, without_loader
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties, UserMeans
@@ -90,7 +90,6 @@ class RankingMetrics(Callback):
     """
 
     stands_on = "Callback"
-    made_from: tuple[Any, tuple[str, ...]]
 
     def __init__(
         self,
@@ -171,7 +170,9 @@ class RankingMetrics(Callback):
             "reference_preds": reference_preds,
         }
         self.input_names = checked_names(names, self._template.argument_names())
-        self.inputs = checked_inputs(inputs, self.input_names)
+        self.inputs = inputs
+        if inputs is not None:
+            check_inputs(inputs, self.input_names)
         self.prefix = prefix if prefix is not None else (self._template.prefix or "val_")
         self._template.prefix = self.prefix
         self.test_prefix = test_prefix
@@ -196,14 +197,6 @@ class RankingMetrics(Callback):
     def names(self) -> list[str]:
         """The names that the values of a validation are logged under, where there is one loader."""
         return self._template.value_names()
-
-    def _renamed(self, prefix: str) -> RecMetricCollection:
-        metrics = copy.deepcopy(self._template)
-        metrics.prefix = prefix
-        return metrics
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return reduced(self) or super().__reduce_ex__(protocol)
 
     # -- values of users ----------------------------------------------------------------------------------------------
 
@@ -233,8 +226,9 @@ class RankingMetrics(Callback):
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         # A collection for each stream, also for one that gives this rank no batch: all ranks compute all.
-        prefix = self._now(trainer)[1]
-        self._collections = [self._renamed(prefix).to(pl_module.device) for _ in range(n_streams(trainer))]
+        self._collections = [copy.deepcopy(self._template).to(pl_module.device) for _ in range(n_streams(trainer))]
+        for metrics in self._collections:
+            metrics.prefix = self._now(trainer)[1]
         self.values, self.errors, self.users = {}, {}, []
 
     def on_validation_batch_end(

@@ -67,16 +67,12 @@ def checked_names(names: Mapping[str, Any], known: Sequence[str] | None) -> dict
     return given
 
 
-def checked_inputs(inputs: Any, names: Mapping[str, str]) -> Inputs | None:
-    """The function that makes the arguments, where one is given; TypeError for anything else."""
-    if inputs is None:
-        return None
+def check_inputs(inputs: Any, names: Mapping[str, str]) -> None:
+    """Refuse what is no function that makes all arguments."""
     if not callable(inputs):
         raise TypeError(f"`inputs` must be a function of outputs and batch, got {type(inputs).__name__}")
     if names:
         raise TypeError(f"`inputs` makes all arguments: leave out {', '.join(f'`{name}`' for name in names)}")
-    function: Inputs = inputs
-    return function
 
 
 def arguments_of(outputs: Any, step: str, other_keys: Sequence[str]) -> dict[str, Any]:

@@ -33,12 +33,11 @@ def with_bases(plain: Any, packages: tuple[str, ...]) -> Any:
     if not packages:
         return plain
     bases = [importlib.import_module(package).Callback for package in packages]
-    if plain.stands_on != "Callback":
-        bases[0] = getattr(importlib.import_module(f"{packages[0]}.callbacks"), plain.stands_on)
+    bases[0] = getattr(importlib.import_module(f"{packages[0]}.callbacks"), plain.stands_on)
     own_room = __name__.rpartition(".")[0]
     module = own_room if plain.__module__.startswith(own_room) else plain.__module__
     names = {"__module__": module, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
-    return type(plain.__name__, (plain, *bases), {**names, "made_from": (plain, packages)})
+    return type(plain.__name__, (plain, *bases), {**names, "made_from": (plain, packages), "__reduce_ex__": reduced})
 
 
 def bind(callback: Any) -> None:
@@ -54,11 +53,11 @@ def unpickled(plain: Any, packages: tuple[str, ...]) -> Any:
     return made.__new__(made)
 
 
-def reduced(callback: Any) -> Any:
-    """How a callback is pickled whose class was made here; None for any other.
+def reduced(callback: Any, protocol: Any) -> Any:
+    """How a callback is pickled: as usual where its class can be found by its name.
 
-    Such a class cannot be found by its name in a process that has imported another Lightning.
+    One that was made here cannot, in a process that has imported another Lightning.
     """
     if "made_from" not in type(callback).__dict__:
-        return None
+        return object.__reduce_ex__(callback, protocol)
     return unpickled, type(callback).made_from, callback.__dict__

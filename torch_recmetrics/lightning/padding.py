@@ -61,16 +61,12 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
         )
         return arguments
     # Nested tensors have no slices of rows.
-    ragged = {name: padded_nested(name, value) for name, value in arguments.items() if is_nested(value)}
+    tensors = {name: value for name, value in arguments.items() if isinstance(value, Tensor)}
+    ragged = {name: padded_nested(name, value) for name, value in tensors.items() if value.is_nested}
     return {
         name: value if is_per_item(name, arguments) else first_rows(value, genuine, rows)
         for name, value in (arguments | ragged).items()
     }
-
-
-def is_nested(value: Any) -> bool:
-    """Whether a value is a nested tensor."""
-    return isinstance(value, Tensor) and value.is_nested
 
 
 def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.checks import check_share
 from torch_recmetrics.lightning.bases import EarlyStopping
 from torch_recmetrics.lightning.evidence import difference_bounds, packed, unpacked, wanted_mode
-from torch_recmetrics.lightning.packages import bind, reduced
+from torch_recmetrics.lightning.packages import bind
 from torch_recmetrics.lightning.table import without_loader
 from torch_recmetrics.users.user_values import UserValues
 
@@ -53,7 +53,6 @@ class SignificantStopping(EarlyStopping):
     """
 
     stands_on = "EarlyStopping"
-    made_from: tuple[Any, tuple[str, ...]]
 
     def __init__(
         self,
@@ -90,9 +89,6 @@ class SignificantStopping(EarlyStopping):
         self.best_users: UserValues | None = None  # of the epoch that was best so far
         self._users: UserValues | None = None  # of the last validation
         self._source: Any = None  # who has them
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return reduced(self) or super().__reduce_ex__(protocol)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Find who has the values of users."""
