@@ -76,6 +76,12 @@ def metric_of(text: str) -> type[Any] | None:
     return found
 
 
+def metrics_of(name: str, runs: Iterable[UserValues]) -> list[type[Any]]:
+    """The metrics of the package that a name is of: by the definitions of the runs that have it, else by itself."""
+    definitions = [run.definitions[name] for run in runs if name in run]
+    return [found for text in definitions or [name] if (found := metric_of(text)) is not None]
+
+
 def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:
     """The value of a metric and its standard error; ValueError where too few users of the run `name` have a value."""
     if isinstance(run, UserValues) and metric not in run.summaries:
@@ -120,12 +126,6 @@ def users_of_runs(
                 refuse_summaries(argument, runs, metrics)
         warn_of_other_truths(argument, runs)
     return users
-
-
-def metrics_of(name: str, runs: Iterable[UserValues]) -> list[type[Any]]:
-    """The metrics of the package that a name is of: by the definitions of the runs that have it, else by itself."""
-    definitions = [run.definitions[name] for run in runs if name in run]
-    return [found for text in definitions or [name] if (found := metric_of(text)) is not None]
 
 
 def refuse_other_than_means(argument: str, run: UserValues, metrics: Iterable[str]) -> None:
