@@ -143,12 +143,15 @@ def measured(
 
 def table_of_users(tables: Tables, collector: UserCollector, weights: Tensor | None) -> Any:
     """The users with what the collector has of them."""
+    pyarrow = needed("pyarrow", "values of users")
     weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
-    columns = {ID: tables.ids_of("users"), WEIGHT: weights.numpy()}
-    columns |= {name: column.numpy() for name, column in collector.columns_of_users().items()}
+    columns = {ID: tables.ids_of("users")}
+    for name, column in {WEIGHT: weights, **collector.columns_of_users()}.items():
+        numbers = pyarrow.py_buffer(column.contiguous().numpy())  # an array of them would import pandas
+        columns[name] = pyarrow.Array.from_buffers(pyarrow.float64(), len(column), [None, numbers])
     if collector.lists.shape[1]:
         columns[LIST] = tables.ids_of_items(collector.lists - 1)
-    return needed("pyarrow", "values of users").table(columns)
+    return pyarrow.table(columns)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.users.user_values import UserValues
 
@@ -69,7 +70,8 @@ def user_values(users: Any, definitions: Mapping[str, str], **about: Any) -> Use
     names = [name for name in users.column_names if name not in (ID, WEIGHT, LIST)]
     return UserValues(
         torch.arange(users.num_rows),
-        {name: torch.tensor(users[name].to_numpy()) for name in names},
+        # Not by way of NumPy, for which pyarrow would import pandas.
+        {name: from_dlpack(users[name].combine_chunks()).clone() for name in names},
         definitions={name: definitions[name] for name in names},
         **about,
     )

@@ -243,6 +243,8 @@ class SlotTable(KeptRows):
     def weights(self, keys: Tensor, first: int, last: int) -> Tensor:
         """(U, last - first) int8: the weights of replicates; number R, behind all, is 1 for each unit."""
         number = self.slots.num_replicates
+        if first >= number:  # nothing is drawn
+            return keys.new_ones((keys.shape[0], 1), dtype=torch.int8)
         weights = poisson_weights(keys, self.slots.seed, min(last, number), first)
         if last <= number:
             return weights

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import usable
+from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.compact_ids import factorize, span
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
@@ -132,10 +133,9 @@ def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Te
             columns = codes.new_empty((4, min(codes.shape[0], packed.most_groups)), dtype=torch.int64)
             n_groups = kernels.count_groups(codes.numpy(), packed.shift, *columns.numpy())
             return packed.by_index(*columns[:, :n_groups])
-        weights = torch.ones_like(codes, dtype=torch.int64)
-    else:
-        codes, order = torch.sort(packed.codes)
-        weights = exact(weights)[order]
+        return packed.by_index(*counted_by_place(codes, packed.shift))
+    codes, order = torch.sort(packed.codes)
+    weights = exact(weights)[order]
     starts = run_starts(codes >> 1)  # of a score in a group
     of_score = codes[starts] >> packed.shift
     group_starts = run_starts(of_score)
@@ -143,16 +143,36 @@ def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Te
     group_codes = of_score[group_starts]
     negatives, positives = class_sums(starts, codes & 1, weights)[0]
     in_group = [sum_by(group, side, group_codes.shape[0]) for side in (positives, negatives)]
-    first = group_starts.nonzero().flatten()[group]
-    if weights.is_floating_point():
-        units = [units_of(total) for total in in_group]
-        positives, negatives = positives / units[0][group], negatives / units[1][group]
-        below = sums_before(negatives, first)
-        twice_u = sum_by(group, positives * (2 * below + negatives), group_codes.shape[0]) * units[0] * units[1]
-    else:
-        below = negatives.cumsum(0) - negatives
-        twice_u = sum_by(group, positives * (2 * (below - below[first]) + negatives), group_codes.shape[0])
+    units = [units_of(total) for total in in_group]
+    positives, negatives = positives / units[0][group], negatives / units[1][group]
+    below = sums_before(negatives, group_starts.nonzero().flatten()[group])
+    twice_u = sum_by(group, positives * (2 * below + negatives), group_codes.shape[0]) * units[0] * units[1]
     return packed.by_index(group_codes, twice_u, *in_group)
+
+
+def counted_by_place(codes: Tensor, shift: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The groups as they stand in the sorted codes; twice_u, positives and negatives of each.
+
+    The j-th positive stands at place i_j, and i_j - j negatives stand before it, so no sum over all rows is needed,
+    which takes five times as long on a GPU. Of equal scores the negatives come first. A tie begins where a positive
+    follows a negative of the same key.
+    """
+    place = nonzero_positions(part & 1 for (part,) in slices(codes))
+    changes = nonzero_positions((after ^ before) >> shift for after, before in slices(codes[1:], codes[:-1])) + 1
+    end = changes.new_full((min(1, codes.shape[0]),), codes.shape[0])  # none where there are no rows
+    starts, stops = torch.cat([end * 0, changes]), torch.cat([changes, end])
+    first, last = torch.searchsorted(place, starts), torch.searchsorted(place, stops)
+    positives = last - first
+    # The j-th positive has place - j negatives before it in all groups; those of earlier groups are taken off.
+    before = torch.arange(place.shape[0], device=place.device).neg_().add_(place).cumsum(0)
+    before = torch.cat([before.new_zeros(1), before])
+    in_order = before[last] - before[first] - positives * (starts - first)
+    ends = nonzero_positions((after ^ before) == 1 for after, before in slices(codes[1:], codes[:-1])) + 1
+    tied_negatives = ends - torch.searchsorted(codes, codes[ends - 1])
+    tied_positives = torch.searchsorted(codes, codes[ends], right=True) - ends
+    owner = torch.searchsorted(stops, ends, right=True)
+    tied = sum_by(owner, tied_negatives * tied_positives, starts.shape[0])
+    return codes[starts] >> shift, 2 * in_order - tied, positives, stops - starts - positives
 
 
 def class_sums(starts: Tensor, positive: Tensor, *columns: Tensor) -> list[Tensor]:
