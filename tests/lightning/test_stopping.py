@@ -257,6 +257,7 @@ def test_places_in_the_data_set() -> None:
     assert row_numbers(loader(), 2).tolist() == list(range(32, N_USERS))
     shuffled = DistributedSampler(range(N_USERS), 2, 0)
     assert not places_of_batch(loader(sampler=shuffled), 0).in_order
+    assert not len(places_of_batch(loader(), 1000).places)  # behind the last batch
     for unknown in (loader(sampler=RandomSampler(range(N_USERS))), None):
         assert places_of_batch(unknown, 0) is None
 

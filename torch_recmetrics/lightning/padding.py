@@ -103,7 +103,8 @@ def places_of_batch(loader: Any, batch_idx: int) -> Places | None:
         in_order = kind is DistributedSampler and not sampler.shuffle
     else:
         return None
-    places = torch.arange(batch_idx * size, min((batch_idx + 1) * size, n_sampled))
+    start = min(batch_idx * size, n_sampled)  # of a batch behind the last there is nothing
+    places = torch.arange(start, min(start + size, n_sampled))
     return Places(places * step + first, n_rows, in_order)
 
 
