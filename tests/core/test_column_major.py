@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
 
 from torch_recmetrics import MRR, NDCG, Popularity
+from torch_recmetrics.core.kernels import runtime
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 
 B, N = 300, 5001
@@ -44,3 +46,18 @@ def test_point_9_values_do_not_depend_on_the_order_in_memory(metric: Any, hide: 
     for one, preds in zip(popularity, (scores, scores.contiguous()), strict=True):
         one.update(preds)
     assert torch.equal(popularity[0].compute(), popularity[1].compute())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_ids_in_columns_are_looked_up_without_a_warning_of_torch(shared: bool) -> None:
+    """Without compiled loops; torch warns of a search in columns once in a process, or each time if asked to."""
+    ids = torch.stack([torch.randperm(50)[:10] for _ in range(4)], 1).T
+    targets = torch.stack([torch.randperm(50)[:8] for _ in range(4)])
+    update = {"preds": torch.rand(4, 10)} if shared else {}
+    torch.set_warn_always(True)
+    try:
+        with runtime.plain(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            NDCG(5).update(**update, item_ids=ids, target_ids=targets)
+    finally:
+        torch.set_warn_always(False)

@@ -26,7 +26,7 @@ class Candidates:
     @cached_property
     def _by_id(self) -> tuple[Tensor, Tensor]:
         """The ids ascending along each row, and the column of each."""
-        ascending = self.item_ids.sort(stable=True)
+        ascending = self.item_ids.contiguous().sort(stable=True)
         return ascending.values, ascending.indices
 
     def defer_rules(self, checks: ValueChecks) -> None:

@@ -159,7 +159,8 @@ def columns_of(
     if ids.ndim == 2 and wanted.shape[1] <= thresholds.COUNTED_TARGETS:
         found, column = (ids.unsqueeze(1) == wanted.unsqueeze(2)).max(2)
         return torch.where(found & (wanted >= 0), column, missing)
-    ascending, columns = ids.sort(stable=True) if by_id is None else by_id()
+    # A sort leaves columns as they lie, and torch warns of a search in columns.
+    ascending, columns = ids.contiguous().sort(stable=True) if by_id is None else by_id()
     at = torch.searchsorted(ascending, wanted.contiguous()).clamp_(max=ascending.shape[-1] - 1)
     if ascending.ndim == 1:
         found, column = ascending[at], columns[at]
