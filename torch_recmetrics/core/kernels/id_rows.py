@@ -40,18 +40,20 @@ def broken_ids(first_row: int, last_row: int, ids: Array, n_items: int, broken: 
         broken: (B,) bool.
     """
     width, n_slots = ids.shape[1], 64
-    while n_slots < 32 * width:
+    while n_slots < 128 * width:
         n_slots *= 2
-    last = np.full(n_slots, -1, np.int32)  # the last row with an id that ends in these bits
+    # By the last bits of an id, the last row that had such a one; a row that begins anew at 0 only looks more often.
+    marks = np.zeros(n_slots, np.uint16)
     for row in range(first_row, last_row):
-        found = False
-        for place in range(width):
+        mark, found = np.uint16(row - first_row + 1), False
+        for place in range(np.uint64(width)):
             item = ids[row, place]
-            if item < -1 or item >= n_items:
-                found = True
-            elif item >= 0:
-                if last[item & (n_slots - 1)] == row:  # it, or another one
-                    for i in range(place):
-                        found |= ids[row, i] == item
-                last[item & (n_slots - 1)] = row
+            found |= (item < -1) | (item >= n_items)
+            slot = np.uint64(item) & np.uint64(n_slots - 1)
+            if marks[slot] == mark and item >= 0:  # it, or another one
+                n_same = np.int64(0)
+                for i in range(place):
+                    n_same += ids[row, i] == item
+                found |= n_same > 0
+            marks[slot] = mark
         broken[row] = found
