@@ -173,6 +173,16 @@ def test_times_that_do_not_parse_are_refused(work: Workspace) -> None:
         checked_rows(work, source, time_column(work, source, "time"))
 
 
+def test_what_nobody_asks_for_is_not_copied_from_a_frame(work: Workspace) -> None:
+    features = pd.DataFrame({"user": [1], "item": [2], "feature": [object()]})
+    source = work.open("lists", features, columns={"user", "item", "score"})
+    assert list(source.types) == ["user", "item", "feature"]  # what an error of a missing column names
+    assert work.arrow(f"SELECT * FROM {source.sql}").column_names == [source.row, "user", "item"]
+    assert work.rows(
+        f"SELECT mark FROM {work.open('slices', pd.DataFrame({'user': [1], 'mark': ['a']}), None, ()).sql}"
+    )
+
+
 def test_names_are_no_statements(work: Workspace) -> None:
     name = 'a" FROM x; DROP TABLE x --'
     source = work.open("log", pd.DataFrame({name: [3]}))

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +139,7 @@ def open_source(
     given: Any,
     *,
     format: str | None = None,  # noqa: A002
+    columns: Collection[str] | None = None,
 ) -> Source:
     """An input as DuckDB scans it.
 
@@ -150,6 +151,8 @@ def open_source(
         role: the name of the argument; also of what is registered with DuckDB.
         given: a path, a pattern, a list of paths; a pandas, Polars or Arrow frame; a DuckDB relation.
         format: of the files, in place of what their suffix says.
+        columns: those that may be read, of a frame with more than two; by default all. Features beside them would be
+            copied for nothing.
 
     Raises:
         InputError: for files that are not there, empty, damaged or of an unknown kind, and for no frame at all.
@@ -174,9 +177,11 @@ def open_source(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
             ) from None
-    load(work, table, "SELECT * FROM frame", 0, place)
+    types = types_of(work, place, "frame")
+    read = [quoted(column) for column in types if columns is None or len(types) < 3 or column in columns]
+    load(work, table, f"SELECT {', '.join(read) or '*'} FROM frame", 0, place)
     work.connection.unregister("frame")
-    return Source(role, name, quoted(table), types_of(work, place, quoted(table)))
+    return Source(role, name, quoted(table), types)
 
 
 def load(work: Any, table: str, select: str, file: int, place: str) -> None:

@@ -10,7 +10,7 @@ import io
 import re
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -195,7 +195,13 @@ class SparkWorkspace(Queries):
         if isinstance(error, errors.AnalysisException) and not isinstance(error, errors.ParseException):
             raise InputError(re.sub(rf"given_(\w+)_{self._key}", r"\1", in_one_line(error))) from None
 
-    def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002, ARG002
+    def open(
+        self,
+        role: str,
+        given: Any,
+        format: str | None = None,  # noqa: A002, ARG002
+        columns: Collection[str] | None = None,  # noqa: ARG002
+    ) -> Source:
         """A frame as a source."""
         self.frames[role] = given
         self._name(f"given_{role}", given)

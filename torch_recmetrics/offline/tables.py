@@ -82,9 +82,10 @@ class Tables:
         self.n_users = 0
         self.n_items: int | None = None
         self.lists_ordered = True
-        self.lists = workspace.open("recommendations", given.get("recommendations"), format)
-        self.truth = workspace.open("truth", given.get("truth"), format)
-        known = {role: workspace.open(role, given[role]) for role in COLUMNS if given.get(role) is not None}
+        read = {*RULES, "slice", "group", *(name for name in names.values() if isinstance(name, str))}
+        self.lists = workspace.open("recommendations", given.get("recommendations"), format, read)
+        self.truth = workspace.open("truth", given.get("truth"), format, read)
+        known = {role: workspace.open(role, given[role], None, read) for role in COLUMNS if given.get(role) is not None}
         self.seen, self.slices, self.train, self.items, self.groups, self.propensities = map(known.get, COLUMNS)
         # what seen pairs are taken out of
         self.hidden = None if self.seen is None else self.lists if seen_action == "remove" else self.truth

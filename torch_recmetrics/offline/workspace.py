@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +93,15 @@ class Workspace(Queries):
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def open(self, role: str, given: Any, format: str | None = None) -> Source:  # noqa: A002
+    def open(
+        self,
+        role: str,
+        given: Any,
+        format: str | None = None,  # noqa: A002
+        columns: Collection[str] | None = None,
+    ) -> Source:
         """An input that this database scans."""
-        source = open_source(self, role, given, format=format)
+        source = open_source(self, role, given, format=format, columns=columns)
         self.sources.append(source)
         return source
 
