@@ -6,6 +6,8 @@ import importlib.metadata
 import itertools
 import json
 import os
+import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from processes.start import free_ports, python, warm
 from pyarrow import parquet
 
 from torch_recmetrics.compare import UserValues
-from torch_recmetrics.offline import InputError, commands, evaluate
+from torch_recmetrics.offline import InputError, commands, evaluate, item_to_item, off_policy, overlap
+from torch_recmetrics.offline.arguments import texts_of
 from torch_recmetrics.offline.commands import main
 from torch_recmetrics.state.registry import METRICS
 
@@ -274,6 +277,14 @@ def test_help_says_what_each_command_is_for(capfd: pytest.CaptureFixture[str]) -
     said = capfd.readouterr().out
     assert "The values of metrics of recommended lists." in said
     assert "torch-recmetrics evaluate" not in said  # an example, which the help of the command has
+
+
+@pytest.mark.parametrize("function", [evaluate, item_to_item, off_policy, overlap])
+def test_the_help_of_an_option_says_which_words_it_takes(function: Callable[..., Any]) -> None:
+    said, hints = texts_of(function), typing.get_type_hints(function)
+    words = {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is typing.Literal}
+    assert all(f'"{word}"' in said[name] for name, own in words.items() for word in own)
+    assert not any(mark in text for text in said.values() for mark in ("`", ":class:"))
 
 
 def test_the_version(capfd: pytest.CaptureFixture[str]) -> None:

@@ -77,10 +77,10 @@ def add_option(parser: Any, name: str, kind: Any, default: Any, text: str) -> No
 def texts_of(function: Callable[..., Any]) -> dict[str, str]:
     """The first sentence about each argument in a docstring."""
     text = re.split(r"\n(?:Args|Raises):\n", inspect.getdoc(function) or "")[1]
+    text = re.sub(r":class:`~?[\w.]*\.(\w+)`", r"\1", text).replace("`", "").replace("%", "%%")
     found: dict[str, str] = {}
     for names, own in re.findall(r"(?ms)^    (\w[\w, ]*): (.*?)(?=^    \w|\Z)", text):
-        sentence = re.split(r"(?<=[^.])[.:;](?: |$)", " ".join(own.split()))[0]
-        found |= dict.fromkeys(names.split(", "), sentence.replace("`", "").replace("%", "%%"))
+        found |= dict.fromkeys(names.split(", "), re.split(r"(?<=[^.])\.(?: |$)", " ".join(own.split()))[0])
     return found
 
 

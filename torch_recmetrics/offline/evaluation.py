@@ -133,7 +133,8 @@ def evaluate(
             `items` says as well.
         ties: how equal scores count: ``"average"``, ``"optimistic"``, ``"pessimistic"`` or ``"stable"`` (in the
             order of the rows).
-        empty_target_action: what a user counts whose rows in `truth` all have relevance 0.
+        empty_target_action: what a user counts whose rows in `truth` all have relevance 0: ``"skip"`` nothing,
+            ``"neg"`` 0, ``"pos"`` 1; ``"error"`` refuses such users.
         train_overlap: ``"error"`` refuses pairs that stand in `train` and in `truth`, ``"keep"`` counts them.
         candidates: what was ranked, such as ``"full"`` or ``"sampled(100)"``: `compare` never mixes them.
         level: of the intervals, between 0 and 1.

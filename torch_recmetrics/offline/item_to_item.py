@@ -112,8 +112,9 @@ def item_to_item(
         user, item, relevance, time: names of the columns of `behaviour`. Time is a number, a date, a timestamp, or text
             that reads as one; what names no time zone is UTC. An event with a relevance of 0 or less is nothing to be
             found, though it asks for a list; with ``relevance=None`` every event counts 1.
-        ties: how equal scores of a row count, as in every metric.
-        gain: of relevance in NDCG, with a horizon beyond 1.
+        ties: how equal scores of a row count, as in every metric: ``"average"``, ``"optimistic"``, ``"pessimistic"`` or
+            ``"stable"`` (in the order of the rows).
+        gain: of relevance in NDCG, with a horizon beyond 1: ``"exponential"`` or ``"linear"``.
         level: of the intervals.
         memory_limit, temp_directory, threads: of DuckDB: a size such as ``"4GB"``, a folder and a number; beyond the
             size rows go to the disk. With Spark's frames the limit is that of each task.

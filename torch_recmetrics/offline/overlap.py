@@ -101,7 +101,8 @@ def overlap(
     Args:
         train, test: rows of user and item, with their time where there is one: a path, a pattern, a list of paths, a
             pandas, Polars or Arrow frame, a DuckDB relation, a frame of Spark. Ids are of any type.
-        drop: what is taken out of the test data: kinds by their names in ``counts``, True for all.
+        drop: what is taken out of the test data: kinds by their names in ``counts``, ``"interactions"``,
+            ``"new_users"``, ``"new_items"``, ``"earlier_events"`` and ``"duplicates"``, or True for all.
         user, item, time: names of the columns, in both; by default ``user_id`` or ``user``, ``item_id`` or ``item``,
             and ``time`` or ``timestamp`` where both have one. What names no time zone is UTC. Without times no earlier
             events are counted, and ``notes`` says so.
