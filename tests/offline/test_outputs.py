@@ -44,6 +44,7 @@ def test_a_comparison_has_definitions_and_counts_of_its_runs(tmp_path: Path) -> 
     reports["old"].users.save(tmp_path / "old.parquet")
     reports["old"] = report_of_users(str(tmp_path / "old.parquet"), values["old"], 0.95)
     table = compare(values, "old", test="t")
+    reports["my_run"].notes.append("the ids look foreign")
     files_of_comparison(table, reports, values, 0.95)["report.json"](tmp_path / "report.json")
     written = json.loads((tmp_path / "report.json").read_text())
     mrr = reports["my_run"].definitions["mrr@1"]
@@ -51,6 +52,7 @@ def test_a_comparison_has_definitions_and_counts_of_its_runs(tmp_path: Path) -> 
     assert written["definitions"] == {"old: mrr@1": mrr, "my_run: mrr@1": mrr, "my_run: coverage@1": coverage}
     assert written["counts"] == {"users_without_list/my_run": 1}  # a file of values does not say it
     assert written["notes"][0] == "3 users; test: t; Holm correction over 1 row; 95 % intervals, not corrected"
+    assert written["notes"][-1] == "my_run: the ids look foreign"
 
 
 def test_what_is_no_metric_of_the_package_has_no_range(tmp_path: Path) -> None:

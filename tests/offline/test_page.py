@@ -83,6 +83,11 @@ def test_every_section_is_there() -> None:
         ET.fromstring(picture)
 
 
+def test_what_was_warned_of_stands_below_the_title() -> None:
+    text = Elements(Report({"mrr": 0.5}, notes=["the ids look foreign"]).to_html()).text
+    assert text.index("1 value") < text.index("the ids look foreign.") < text.index("0.5000")
+
+
 def test_names_are_text() -> None:
     found = Elements(full_report().to_html())
     assert not found.tags.keys() & {"script", "img", "iframe", "object"}

@@ -19,7 +19,9 @@ def told(*given: Any, **options: Any) -> tuple[Report, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         report = evaluate(*given, **{"metrics": "recall@1", **options})
-    return report, [str(warning.message) for warning in caught]
+    texts = [str(warning.message) for warning in caught]
+    assert report.notes == texts == report.to_dict()["notes"]
+    return report, texts
 
 
 def table(ids: tuple[Any, Any], name: str, values: list[Any]) -> pa.Table:

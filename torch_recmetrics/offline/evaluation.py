@@ -41,7 +41,7 @@ from torch_recmetrics.offline.members import (
     sampling_of,
 )
 from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part, user_values
-from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.report import Report, with_notes
 from torch_recmetrics.offline.spark import workspace_of
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
 from torch_recmetrics.offline.tables import Tables, refuse_unordered, versions_of_ids
@@ -54,6 +54,7 @@ from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
 KEPT_RANKS = 20  # of a list, at least, where lists are kept
 
 
+@with_notes
 def evaluate(
     recommendations: Any,
     truth: Any,

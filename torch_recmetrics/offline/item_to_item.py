@@ -40,7 +40,7 @@ from torch_recmetrics.offline.next_events import (
     make_ranks,
 )
 from torch_recmetrics.offline.parts import ID, Part, user_values
-from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.report import Report, with_notes
 from torch_recmetrics.offline.sources import InputError, Source
 from torch_recmetrics.offline.spark import Parts, SparkWorkspace, workspace_of
 from torch_recmetrics.offline.tables import refuse_unordered, versions_of_ids
@@ -68,6 +68,7 @@ NUMBERS = "event, start, size, length, grade"  # of what an event has to find
 KEYS = "event, start, size, length, grade DESC"  # equal rows are the same: sums are to the last bit
 
 
+@with_notes
 def item_to_item(
     similar: Any,
     behaviour: Any,

@@ -6,10 +6,8 @@ from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.sources import Source, quoted
-from torch_recmetrics.offline.tables import Tables, holds_numbers
+from torch_recmetrics.offline.tables import RELEVANCE_NAMES, Tables, holds_numbers
 from torch_recmetrics.offline.workspace import Ids
-
-RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken for what they say
 
 
 def warned_of_foreign_items(tables: Tables) -> bool:

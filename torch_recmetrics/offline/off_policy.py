@@ -12,7 +12,7 @@ from torch.utils.dlpack import from_dlpack
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
 from torch_recmetrics.offline.columns import Column, Fault, checked_rows, need_columns, need_different, number_column
-from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.report import Report, with_notes
 from torch_recmetrics.offline.sources import Source, quoted
 from torch_recmetrics.offline.workspace import Ids, Workspace
 
@@ -32,6 +32,7 @@ RULES = {
 ARGUMENTS = {"user": "indexes", "weight": "weights"}  # column of the log -> argument of the metric, of another name
 
 
+@with_notes
 def off_policy(
     log: Any,
     estimator: Literal["snips", "ips", "dm", "dr", "sndr", "switch-dr"] = "snips",

@@ -99,7 +99,8 @@ def files_of_comparison(
         details.setdefault("agreement", {}).setdefault(row.metric, {})[both] = (row.value, *ends)
         found[f"{both}: {row.metric}"], intervals[f"{both}: {row.metric}"] = row.value, ends
         definitions[f"{both}: {row.metric}"] = metric_named(row.metric).definition()
-    about: dict[str, Any] = {"details": details, "level": level, "title": "Comparison"}
+    notes = [f"{system}: {note}" for system, own in reports.items() for note in own.notes]
+    about: dict[str, Any] = {"details": details, "level": level, "title": "Comparison", "notes": notes}
     report = Report(found, intervals, counts, definitions=definitions, inputs=inputs, **about)
     files = {**files_of(report), "comparison.csv": table.to_csv}
     for name, users in values.items():

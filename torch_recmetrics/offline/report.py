@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.page import page_of
@@ -17,6 +19,8 @@ from torch_recmetrics.users.user_values import UserValues, current_versions
 
 if TYPE_CHECKING:
     from torch_recmetrics.compare.comparison import Comparison
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 FORMAT_VERSION = 1
 PICTURES = ("slices", "popularity", "exposure", "agreement", "roc", "comparison")
@@ -62,6 +66,7 @@ class Report(Mapping[str, float]):
         level: of the intervals.
         title: the heading of the page.
         versions: name -> version of what the values were made with; by default what runs now.
+        notes: what was warned of while the numbers were made; it stands on the page and in the JSON.
 
     Raises:
         ValueError: for an interval or a definition of a name that has no value, and for details of another name.
@@ -91,6 +96,7 @@ class Report(Mapping[str, float]):
         level: float = 0.95,
         title: str = "Evaluation",
         versions: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._values = {name: float(value) for name, value in values.items()}
         self.intervals = {name: (float(low), float(high)) for name, (low, high) in (intervals or {}).items()}
@@ -100,7 +106,7 @@ class Report(Mapping[str, float]):
         self.definitions = dict(definitions or {})
         self.inputs = list(inputs)
         self.details = dict(details or {})
-        self.level, self.title = level, title
+        self.level, self.title, self.notes = level, title, list(notes)
         self.versions = dict(current_versions() if versions is None else versions)
         for argument, names in (("intervals", self.intervals), ("definitions", self.definitions)):
             if other := [name for name in names if name not in self._values]:
@@ -145,10 +151,10 @@ class Report(Mapping[str, float]):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the values of the users, as what JSON knows; None for what is not finite."""
-        details, notes = dict(self.details), []
+        details, notes = dict(self.details), self.notes
         if "comparison" in details:
             table = details["comparison"]
-            details["comparison"], notes = table.to_records(), [sentence_of(table), *table.notes]
+            details["comparison"], notes = table.to_records(), [sentence_of(table), *table.notes, *notes]
         content: dict[str, Any] = finite(
             {
                 "format_version": FORMAT_VERSION,
@@ -181,6 +187,28 @@ class Report(Mapping[str, float]):
         table = self.details.get("comparison")
         about = {"sampled": bool(self._candidates()), "compared": [] if table is None else table.cells()}
         return write_text(path, page_of(self.to_dict(), self.users, column=self._column, **about))
+
+
+def with_notes(function: F) -> F:
+    """The same function, which returns a report: what it warns of stands in the notes of this too."""
+
+    @functools.wraps(function)
+    def noting(*args: Any, **kwargs: Any) -> Report:
+        notes: dict[str, None] = {}
+        with warnings.catch_warnings():
+            show = warnings.showwarning
+
+            def note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+                if category is UserWarning:
+                    notes[str(message)] = None
+                show(message, category, *place, **more)
+
+            warnings.showwarning = note
+            report: Report = function(*args, **kwargs)
+        report.notes += notes
+        return report
+
+    return noting  # type: ignore[return-value]
 
 
 def sentence_of(table: Comparison) -> str:

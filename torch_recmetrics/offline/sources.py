@@ -151,8 +151,8 @@ def open_source(
         role: the name of the argument; also of what is registered with DuckDB.
         given: a path, a pattern, a list of paths; a pandas, Polars or Arrow frame; a DuckDB relation.
         format: of the files, in place of what their suffix says.
-        columns: those that may be read, of a frame with more than two; by default all. Features beside them would be
-            copied for nothing.
+        columns: those that may be read of a frame with more than two, in small letters, whatever its own are; by
+            default all. Features beside them would be copied for nothing.
 
     Raises:
         InputError: for files that are not there, empty, damaged or of an unknown kind, and for no frame at all.
@@ -178,7 +178,7 @@ def open_source(
                 f"relation, got {name}"
             ) from None
     types = types_of(work, place, "frame")
-    read = [quoted(column) for column in types if columns is None or len(types) < 3 or column in columns]
+    read = [quoted(column) for column in types if columns is None or len(types) < 3 or column.lower() in columns]
     load(work, table, f"SELECT {', '.join(read) or '*'} FROM frame", 0, place)
     work.connection.unregister("frame")
     return Source(role, name, quoted(table), types)

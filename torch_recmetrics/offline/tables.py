@@ -30,6 +30,7 @@ from torch_recmetrics.users.user_values import NUMBERING, current_versions
 
 UNORDERED = "1"  # of a source whose rows have no order
 NUMBER = f"{{0}} IS NULL OR NOT {finite('{0}')}"
+RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken for what they say
 # What columns of numbers are -> what a number must be, and SQL of whether it is not, of which ``{0}`` is the number.
 RULES = {
     "score": ("a finite number", NUMBER),
@@ -82,7 +83,8 @@ class Tables:
         self.n_users = 0
         self.n_items: int | None = None
         self.lists_ordered = True
-        read = {*RULES, "slice", "group", *(name for name in names.values() if isinstance(name, str))}
+        known_names = (*RULES, *RELEVANCE_NAMES, "slice", "group", *names.values())
+        read = {name.lower() for name in known_names if isinstance(name, str)}
         self.lists = workspace.open("recommendations", given.get("recommendations"), format, read)
         self.truth = workspace.open("truth", given.get("truth"), format, read)
         known = {role: workspace.open(role, given[role], None, read) for role in COLUMNS if given.get(role) is not None}
