@@ -392,6 +392,33 @@ def test_a_plot_shows_all_slices() -> None:
     pyplot.close("all")
 
 
+@pytest.mark.parametrize("around", ["slices", "draws", "slices of draws", "draws of slices"])
+@pytest.mark.parametrize("inside", [NDCG(2), RecMetricCollection([NDCG(2), NDCG(3)])])
+def test_a_plot_has_each_value_with_its_interval(around: str, inside: Any) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    for kind in reversed(around.split(" of ")):
+        inside = Sliced(inside, ("cold", "warm")) if kind == "slices" else UserBootstrap(inside, num_replicates=9)
+    slices = {"slice_ids": torch.tensor([0, 1, 1, 0])} if "slices" in around else {}
+    inside.update(**dense(case(1)), sample_ids=torch.arange(4), **slices)
+    values = inside.compute()
+    if around == "slices":
+        ends = list(inside.confidence_interval().values())
+    else:
+        results = list(values.values()) if isinstance(next(iter(values.values())), dict) else [values]
+        values = {str(place): result["value"] for place, result in enumerate(results)}
+        ends = [(result["low"], result["high"]) for result in results]
+    _, axes = inside.plot()
+    assert [float(line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"] == [
+        *map(float, values.values())
+    ]
+    bars = [bar.lines[2][0].get_segments()[0][:, 1].tolist() for bar in axes.containers]
+    assert bars == [pytest.approx([float(low), float(high)]) for low, high in ends if math.isfinite(low)]
+    assert axes.get_ylabel() == inside.name
+    _, axes = inside.plot([inside.compute(), inside.compute()])
+    assert [len(line.get_ydata()) for line in axes.lines] == [2] * len(values) and not axes.containers
+    pyplot.close("all")
+
+
 def test_an_update_that_one_member_refuses_changes_none() -> None:
     metrics = RecMetricCollection([NDCG(2), Sliced(HitRate(2), 2)])
     with pytest.raises(ValueError, match="must be 0 to 1"):

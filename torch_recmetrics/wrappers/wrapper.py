@@ -17,6 +17,7 @@ from torchmetrics import MetricCollection
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.intervals import draw_interval
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
 from torch_recmetrics.state.ranking_metric import RankingMetric
@@ -279,6 +280,34 @@ class Wrapper(RecMetric):
         """What the metric inside would be called in a collection where this one is `key`."""
         key = key.removesuffix(self.ending)
         return self.metric.inner_name(key) if isinstance(self.metric, Wrapper) else key
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot each value, or those of several steps, as torchmetrics does; needs matplotlib.
+
+        Of one step each has its interval: that of the resamples, or without `val` the 95 % interval of a slice, where
+        it has one. All ranks must call it then.
+        """
+        found = self.compute() if val is None else val
+        steps = [self._drawn(step) for step in (found if isinstance(found, list | tuple) else [found])]
+        ends: Any
+        values, ends = steps[0]
+        several = len(steps) > 1
+        drawn: Any = self._plot([step for step, _ in steps] if several else values, ax)
+        drawn[1].set_ylabel(self.name)
+        if val is None and self.has_interval:
+            ends = self.confidence_interval()
+        for place, name in enumerate(() if several else values):
+            if name in ends:
+                draw_interval(drawn[1], place, values[name], ends[name])
+        return drawn
+
+    def _drawn(self, found: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The values of a step by name, and where users are drawn the ends of their intervals."""
+        if self.layer("draws") is None:
+            return found, {}
+        results = found if isinstance(next(iter(found.values())), dict) else {self.name: found}
+        values = {name: result["value"] for name, result in results.items()}
+        return values, {name: (result["low"], result["high"]) for name, result in results.items()}
 
     def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
         """Its values by the names that they have in a collection, where it is `key`: ``ndcg@10/cold``, ``.../low``."""
