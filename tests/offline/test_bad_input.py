@@ -244,12 +244,26 @@ def test_flags(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[st
     assert message in refused(tmp_path, capfd, ["evaluate", *files, *flags])
 
 
-@pytest.mark.parametrize("arguments", [["evaluat"], ["evaluate", "--nothing", "3"]])
-def test_an_unknown_command_or_flag_points_to_the_help(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+AGAIN = "an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "command"),
+    [
+        (["evaluat"], "", ""),
+        (["evaluate", "--nothing", "3"], "unrecognized arguments: --nothing 3", " evaluate"),
+        (["evaluate", "-k", "5", "10"], f"unrecognized arguments: 10: {AGAIN}", " evaluate"),
+        (["evaluate", "-k", "5,10"], f"top_k must be list[int], int, NoneType, got ['5,10']: {AGAIN}", " evaluate"),
+        (["compare", "--options", "{bad"], "options must be dict[str, Any], NoneType, got {bad", " compare"),
+    ],
+)
+def test_what_the_parser_refuses_points_to_the_help(
+    arguments: list[str], message: str, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert capfd.readouterr().err.endswith(" (see torch-recmetrics --help)\n")
+    assert capfd.readouterr().err.endswith(f"{message} (see torch-recmetrics{command} --help)\n")
 
 
 def test_columns_of_another_type() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.stats
 from oracles import next_items
@@ -278,6 +279,14 @@ def test_nothing_to_check() -> None:
     assert report.counts["events_without_list"] == 1
     with pytest.raises(InputError, match=r"no item of `behaviour` .* has a list in `similar` .*, so every value"):
         run(SIMILAR, [(1, "x", 1, 0), (1, "y", 1, 0)], 1)  # something to check, nothing recommended
+
+
+def test_a_log_without_relevance_is_told_what_to_give() -> None:
+    similar = pa.table({"item1": ["a"], "item2": ["b"], "score": [1.0]})
+    log = pa.table({"user": [1, 1], "item": ["a", "b"], "time": [1, 2]})
+    with pytest.raises(InputError, match=r"no column 'relevance': .* as `relevance`, or None where there is none"):
+        item_to_item(similar, log)
+    assert item_to_item(similar, log, 1, relevance=None)["precision@1"] == 1
 
 
 @pytest.mark.parametrize(

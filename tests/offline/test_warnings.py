@@ -159,3 +159,14 @@ def test_mean_ranks_that_nobody_knows(ordered_by: str, keep_users: bool) -> None
     report, found = told(lists, truth, metrics="mean_rank", top_k=None, keep_users=keep_users, items=items)
     # User 7 has item 3 by its rank first, by its score second; item 4 is not in the list of user 12, one item of five.
     assert found == [] and report["mean_rank"] == ((1 if ordered_by == "rank" else 2) + 3.5) / 2
+
+
+def test_most_relevant_items_are_no_candidates_of_a_sample() -> None:
+    """A third user has no list, of which nothing is told."""
+    truth = pa.table({"user_id": [7, 7, 12, 99], "item_id": [3, 4, 16, 3]})
+    (warning,) = told(LISTS, truth, sampled_from=100)[1]
+    assert "2 of 3 relevant items of users with a list are no candidates in `recommendations`" in warning
+    assert told(LISTS, truth.slice(0, 2), sampled_from=100)[1] == []  # one of two
+    assert "candidates" not in " ".join(told(LISTS, truth)[1])
+    graded = truth.append_column("grade", pa.array([1, 0, 0, 1]))
+    assert told(LISTS, graded, sampled_from=100, relevance="grade")[1] == []  # what is not relevant need not be there

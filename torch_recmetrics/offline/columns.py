@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,13 @@ EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers a
 BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
 
 
-def need_columns(source: Source, columns: Mapping[str, str]) -> None:
+def need_columns(source: Source, columns: Mapping[str, str], optional: Collection[str] = ()) -> None:
     """InputError for a column that is not there.
 
     Args:
         source: the input.
         columns: argument -> name of the column.
+        optional: arguments that may be None.
     """
     for argument, column in columns.items():
         if not isinstance(column, str):
@@ -32,8 +33,9 @@ def need_columns(source: Source, columns: Mapping[str, str]) -> None:
             near = [name for name in source.types if name.lower() == column.lower()]
             near = near or difflib.get_close_matches(column, source.types)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
-            shared = ", one name for all tables" if argument in ("user", "item") else ""
-            raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{shared}")
+            more = ", one name for all tables" if argument in ("user", "item") else ""
+            more += ", or None where there is none" if argument in optional else ""
+            raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{more}")
 
 
 def need_different(columns: Mapping[str, str]) -> None:

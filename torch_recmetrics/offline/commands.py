@@ -186,7 +186,14 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
 
     class Parser(jsonargparse.ArgumentParser):  # type: ignore[misc, name-defined]
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # noqa: ARG002
-            sys.exit(complain(" ".join(message.split()) + f" (see {self.prog.split(' [')[0]} --help)", BAD_INPUT))
+            text, command = " ".join(message.split()), self.prog.replace(" [options]", "")
+            text = re.sub(r"<class '(\w+)'>|typing\.", r"\1", text)
+            text = re.sub(
+                r'Parser key "(\w+)": .* Subtypes: \[(.*)\] Errors.* Given value: ', r"\1 must be \2, got ", text
+            )
+            if re.search(r"unrecognized arguments: [^-]|must be list\[", text):
+                text += ": an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
+            sys.exit(complain(f"{text} (see {command} --help)", BAD_INPUT))
 
     parser = Parser(
         prog="torch-recmetrics",

@@ -19,6 +19,7 @@ from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.likely_mistakes import (
     warn_of_hidden_truth,
     warn_of_kinds_of_ids,
+    warn_of_missing_candidates,
     warn_of_one_file,
     warn_of_short_lists,
     warn_of_unread_relevance,
@@ -196,13 +197,14 @@ def evaluate(
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
         check_slices(tables, collection)
+        check_relevance(tables, labels_of(collection).min_relevance)
         if session is None:
             check_profiles(collection, tables)
             counts = tables.counted_lists() | counts
             tables.refuse_nothing({"users": tables.n_users, **counts})
         else:
             check_members(tables, collection, slices=slices is not None)
-        warn_of_tables(tables, collection)
+        warn_of_tables(tables, collection, sampled=sampling is not None)
         deepest = largest_cutoff(collection) if sampling is None else 0  # cutoffs are among all items
         kept: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": max(KEPT_RANKS, deepest) * keep_lists}
         if session is None:
@@ -243,7 +245,16 @@ def check_slices(tables: Tables, collection: RecMetricCollection) -> None:
         )
 
 
-def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
+def check_relevance(tables: Tables, least: float | None) -> None:
+    """ValueError for a least relevance beyond that of every row."""
+    if least is not None and least > 1 and "relevance" not in tables.columns["truth"]:
+        raise ValueError(
+            f"`relevance` is missing: with min_relevance={least:g} no row of {tables.truth} is relevant without it, as "
+            "each would have relevance 1: give the name of its column"
+        )
+
+
+def warn_of_tables(tables: Tables, collection: RecMetricCollection, *, sampled: bool) -> None:
     """Refuse relevant items of which no propensity is known, and warn of what is almost surely a mistake."""
     tables.refuse_without_propensity(labels_of(collection))
     warn_of_kinds_of_ids(tables)
@@ -251,6 +262,8 @@ def warn_of_tables(tables: Tables, collection: RecMetricCollection) -> None:
         warn_of_one_file(tables)
     warn_of_unread_relevance(tables)
     warn_of_hidden_truth(tables, labels_of(collection))
+    if sampled:
+        warn_of_missing_candidates(tables, labels_of(collection))
 
 
 # The report -----------------------------------------------------------------------------------------------------------

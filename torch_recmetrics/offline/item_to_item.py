@@ -150,7 +150,7 @@ def item_to_item(
         refuse_unordered(table, ties)
         need_columns(table, {"item1": item1, "item2": item2, "score": score})
         graded = {} if relevance is None else {"relevance": relevance}
-        need_columns(log, {"user": user, "item": item, **graded, "time": time})
+        need_columns(log, {"user": user, "item": item, **graded, "time": time}, optional=graded)
         ids = id_columns(work, (table, item1), (table, item2), (log, item))
         pairs = {"item1": ids[0], "item2": ids[1], "score": number_column(table, score)}
         events = {

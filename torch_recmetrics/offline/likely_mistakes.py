@@ -72,6 +72,22 @@ def warn_of_hidden_truth(tables: Tables, labels: Labels) -> None:
         )
 
 
+def warn_of_missing_candidates(tables: Tables, labels: Labels) -> None:
+    """A warning where lists lack most of the relevant items that they are said to have beside a sample of others."""
+    relevant, listed = tables.relevant_pairs(labels), tables.pairs(tables.lists)
+    asked = f"FROM ({relevant}) AS r SEMI JOIN ({listed}) AS own USING (_user)"
+    rows, missing = (
+        tables.workspace.one(f"SELECT count(*) {asked} {without}")[0]
+        for without in ("", f"ANTI JOIN ({listed}) AS l USING (_user, _item)")
+    )
+    if 2 * missing > rows:
+        rank_zero_warn(
+            f"{missing:,} of {rows:,} relevant items of users with a list are no candidates in {tables.lists}: with "
+            "`sampled_from` a list has the scores of all its relevant items and of a sample of the others, not of the "
+            "best; those that it lacks count as not found"
+        )
+
+
 def warn_of_one_file(tables: Tables) -> None:
     """A warning where the truth is what was recommended."""
     if tables.truth.files and tables.truth.files == tables.lists.files:

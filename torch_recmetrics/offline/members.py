@@ -35,8 +35,11 @@ ELSEWHERE = {
 
 
 def check_names(metrics: Any) -> None:
-    """ValueError for a name that there is not, with the nearest that there is."""
-    for entry in entries_of(metrics):
+    """ValueError for no metric at all, and for a name that there is not, with the nearest that there is."""
+    entries = entries_of(metrics)
+    if not entries:
+        raise ValueError("`metrics` must have one metric or more, got none")
+    for entry in entries:
         if isinstance(entry, str):
             name, at, cutoff = entry.partition("@")
             check_metrics([name])
