@@ -37,8 +37,9 @@ __all__ = ["ExposureDisparity", "GroupExposure"]
 
 Attention = Literal["log2", "none", "rbp"] | Callable[[Tensor], Tensor]
 ATTENTION = (
-    "a(r): :math:`1 / \\log_2(r + 1)`, 1, :math:`\\text{persistence}^{r - 1}`, or a function of a float tensor of "
-    "ranks 1, 2, ...: it gives a tensor of that shape, above 0 at rank 1 and never rising."
+    'a(r): ``"log2"`` :math:`1 / \\log_2(r + 1)`, ``"none"`` 1, ``"rbp"`` :math:`\\text{persistence}^{r - 1}`, or a '
+    "function of a float tensor of ranks 1, 2, ...: it gives a tensor of that shape, above 0 at rank 1 and never "
+    "rising."
 )
 PER = (
     'The mean over users of the shares of each list, ``"list"``; or the shares of all attention together, '

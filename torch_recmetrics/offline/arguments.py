@@ -148,7 +148,7 @@ WORDS = {
     "compare": ("runs", "NAME=FILE of lists (with --truth) or of values of users"),
     "gate": ("runs", "CANDIDATE INCUMBENT: files of lists (with --truth) or of users"),
     "agreement": ("runs", "OLD NEW: two files of lists"),
-    "metrics": ("names", "some of them"),
+    "metrics": ("names", "some of them, told in full; without names all in a line each"),
 }
 
 
