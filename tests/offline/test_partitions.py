@@ -110,9 +110,11 @@ def test_states_are_the_same_after_a_journey_as_bytes() -> None:
     assert other.compute() == metrics.compute()
 
 
-def test_the_first_error_of_all_parts_is_told() -> None:
+def test_the_first_error_of_all_parts_is_told_and_a_warning_once() -> None:
     parts = [Part(counts={"users": 2}), Part(error="user 9 is wrong"), Part(error="user 7 is wrong")]
     assert Part.joined(parts, lambda _: {}).error == "user 7 is wrong"
+    parts = [Part(warnings=["3 of 1,000 users", "all ids are new"]), Part(warnings=["12 of 70 users"])]
+    assert Part.joined(parts, lambda _: {}).warnings == ["12 of 70 users", "all ids are new"]
     assert in_words_of_spark("`truth` (pyarrow Table, row 1,024): no") == "`truth` (Spark): no"
 
 
