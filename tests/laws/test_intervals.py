@@ -290,12 +290,14 @@ def hits(n_hits: int, n: int, **more: Any) -> HitRate:
     return metric
 
 
-@pytest.mark.parametrize(("n_hits", "n"), [(0, 2), (2, 2), (3, 10), (10, 10), (0, 300), (299, 300), (1000, 5000)])
+@pytest.mark.parametrize(("n_hits", "n"), [(0, 10), (2, 2), (3, 10), (5, 5), (0, 300), (299, 300), (1000, 5000)])
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 def test_hit_rates_have_the_interval_of_wilson(n_hits: int, n: int, level: float) -> None:
     metric = hits(n_hits, n)
     assert ends(metric, level) == pytest.approx(intervals.wilson(n_hits, n, level), rel=1e-9, abs=1e-15)
     assert ends(metric, level) == ends(metric, level, method="wilson")
+    if n_hits in (0, n):
+        assert ends(metric, level)[n_hits > 0] == (n_hits > 0)  # to the last digit
     parts = [(float(user < n_hits), 1.0) for user in range(n)]
     assert ends(metric, level, method="t") == pytest.approx(intervals.interval(parts, level, 0, 1), **NEAR)
 

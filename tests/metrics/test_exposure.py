@@ -190,7 +190,9 @@ def test_several_values_are_those_of_one_each(per: Any) -> None:
     several, single = both
     assert several.compute()[NAMES[SHOWN]] == single.compute()
     assert several.standard_error()[NAMES[SHOWN]] == single.standard_error()
-    assert several.confidence_interval(0.9)[NAMES[SHOWN]] == single.confidence_interval(0.9)
+    for method in (None, "logit"):
+        of_each = several.confidence_interval(0.9, method=method)
+        assert of_each[NAMES[SHOWN]] == single.confidence_interval(0.9, method=method)
     for copied in (copy.deepcopy(several), pickle.loads(pickle.dumps(several)), several.clone()):
         assert copied.compute() == several.compute()
     merged = GroupExposure(GROUPS, 3, names=NAMES, per=per)

@@ -314,6 +314,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     connect = workspace.connect
 
     def limited(*arguments: Any) -> Any:
+        assert os.listdir(tmp_path / "spill")  # a folder of its own
         connection = connect(*arguments)
         connection.execute("SET max_temp_directory_size = '1MB'")
         return connection

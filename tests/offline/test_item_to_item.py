@@ -99,10 +99,12 @@ def test_equal_times_of_two_users_are_no_tie() -> None:
     assert run(SIMILAR, log, top_k=2).counts["events_at_equal_times"] == 1
 
 
-def test_intervals_are_those_of_users() -> None:
-    report = run(SIMILAR, LOG, top_k=2)
+@pytest.mark.parametrize("level", [0.95, 0.5])
+def test_intervals_are_those_of_users(level: float) -> None:
+    report = run(SIMILAR, LOG, top_k=2, level=level)
+    assert f"{100 * level:g} % interval" in str(report) and report.title == "Item to item"
     hits, recommended = np.array([2, 1, 1.0]), np.array([5, 1, 2.0])
-    q, t = hits.sum() / recommended.sum(), scipy.stats.t.ppf(0.975, 2)
+    q, t = hits.sum() / recommended.sum(), scipy.stats.t.ppf((1 + level) / 2, 2)
     error = math.sqrt(3 / 2 * ((hits - q * recommended) ** 2).sum()) / recommended.sum()
     expected = max(q - t * error, 0), min(q + t * error, 1)
     assert report.intervals["precision@2"] == pytest.approx(expected)

@@ -87,6 +87,15 @@ def test_partitions_add_up() -> None:
     assert users["_weight"].to_pylist() == expected.users.weights.tolist()
 
 
+def test_a_part_may_have_no_lists() -> None:
+    """All of whose users are in the truth alone; scores are looked at where they are whole numbers."""
+    lists, truth = table([(0, 1, 7)])[:0], table(TRUTH[:3])
+    columns = {"user": "user_id", "item": "item_id", "score": "v"}
+    with Workspace(threads=1) as workspace:
+        tables = Tables(workspace, {"recommendations": lists, "truth": truth}, columns, None)
+        tables.refuse_faults((tables.lists, tables.truth))
+
+
 def test_states_are_the_same_after_a_journey_as_bytes() -> None:
     metrics = ranking_metrics([Coverage(6, 2), *ranking_metrics(("ndcg", "map"), 2).values()])
     metrics.update(
@@ -101,9 +110,11 @@ def test_states_are_the_same_after_a_journey_as_bytes() -> None:
     assert other.compute() == metrics.compute()
 
 
-def test_the_first_error_of_all_parts_is_told() -> None:
+def test_the_first_error_of_all_parts_is_told_and_a_warning_once() -> None:
     parts = [Part(counts={"users": 2}), Part(error="user 9 is wrong"), Part(error="user 7 is wrong")]
     assert Part.joined(parts, lambda _: {}).error == "user 7 is wrong"
+    parts = [Part(warnings=["3 of 1,000 users", "all ids are new"]), Part(warnings=["12 of 70 users"])]
+    assert Part.joined(parts, lambda _: {}).warnings == ["12 of 70 users", "all ids are new"]
     assert in_words_of_spark("`truth` (pyarrow Table, row 1,024): no") == "`truth` (Spark): no"
 
 

@@ -44,7 +44,7 @@ WHO_OF_OTHERS = (
     *("uneven, sums", "uneven, flat rows", "idle, sample ids"),
     *("uneven, clicks with sample ids", "idle, weighted clicks", "uneven, clicks as a log"),
 )
-SLICES = 5  # one click alone is in the last but one, nobody in the last
+SLICES = 6  # of clicks one alone, and the rows of one user, are in the last but two and one; nobody in the last
 WITHOUT_ITEMS = ("flat rows", "same user", "padded", "copies", "mixed")
 
 
@@ -113,10 +113,13 @@ def taken(metric: Any, updates: list[Update]) -> list[Update]:
 
 def sliced_shards(name: str, world: int) -> Shards:
     shards = [with_slices(updates, overlapping=True) for updates in WHO[name](world)]
-    shards = [[{**own, "slice_ids": pad(own["slice_ids"], (0, 2))} for own in shard] for shard in shards]
+    shards = [[{**own, "slice_ids": pad(own["slice_ids"], (0, 3))} for own in shard] for shard in shards]
     if "clicks" in name:
         first = next(own for shard in shards for own in shard)
-        first["slice_ids"][int(first.get("target", first.get("reward")).argmax()), SLICES - 2] = True
+        click = int(first.get("target", first.get("reward")).argmax())
+        first["slice_ids"][click, SLICES - 3] = True
+        if "indexes" in first:
+            first["slice_ids"][:, SLICES - 2] = first["indexes"] == first["indexes"][click]
     return shards
 
 

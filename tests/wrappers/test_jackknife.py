@@ -43,7 +43,16 @@ def resampled(most: int = 1000, **options: Any) -> UserBootstrap:
 @pytest.mark.parametrize(("n", "most"), [(2, 10), (3, 10), (9, 10), (10, 10), (11, 10), (25, 10), (25, 2), (60, 7)])
 @pytest.mark.parametrize("seed", [0, 2**40 + 3])
 def test_results_are_those_of_the_definition(n: int, most: int, seed: int) -> None:
-    some, keys = drawn(n, n), [7 * user - 40 for user in range(n)]
+    check_results(drawn(n, n), most, seed)
+
+
+def test_results_where_one_user_decides_are_those_of_the_definition() -> None:
+    """How skew they are moves an end by no more than four times."""
+    check_results([[0, 1, 2]] * 59 + [[3]], 60, 0)
+
+
+def check_results(some: list[list[int]], most: int, seed: int) -> None:
+    keys = [7 * user - 40 for user in range(len(some))]
     metric = resampled(most, seed=seed, level=0.9)
     metric.update(item_ids=padded(some), sample_ids=torch.tensor(keys))
     replicates, found = metric.replicates(), metric.compute()

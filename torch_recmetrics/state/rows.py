@@ -173,7 +173,7 @@ def warn_of_many_repeated(counted: Tensor) -> None:
     Args:
         counted: (R,) bool, False for rows that are left out.
     """
-    if counted.shape[0] < MANY_REPEATED or counted.device.type == "meta":
+    if counted.device.type == "meta":
         return
     left_out = counted.shape[0] - int(counted.sum())
     if left_out >= MANY_REPEATED and 2 * left_out >= counted.shape[0]:

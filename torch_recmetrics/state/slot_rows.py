@@ -156,10 +156,11 @@ class AucTable(RowTable):
             self.gather(process_group)
             return
         here = self.judged(*self.owned_rows(process_group, owner=0))
-        # All rows of a slot are on one rank; the others add nothing to it.
-        summed = Ranks(True, process_group).summed(torch.where(here[:, 2:] > 0, here, 0))
-        values = torch.where(summed[:, 2:] > 0, summed[:, :2], float("nan"))
-        self.set_state("verdict", [torch.cat([values, summed[:, 2:]], 1)])
+        # All rows of a slot are on one rank; the others know nothing of it.
+        known = ~here.isnan()
+        both = Ranks(True, process_group).summed(torch.cat([torch.where(known, here, 0), known], 1))
+        summed, n_known = both.chunk(2, 1)
+        self.set_state("verdict", [torch.where(n_known > 0, summed, float("nan"))])
         self.keep_only()
 
     # Resamples

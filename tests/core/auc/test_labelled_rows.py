@@ -51,6 +51,8 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"target": torch.tensor([0, 1, math.inf])}, ValueError, "`target` must hold 0 and 1 only, got inf in row 2"),
     ({"target": torch.tensor([0, 1, 1 - 2**-24])}, ValueError, "`target` must hold 0 and 1 only, got 1 in row 2"),
     ({"target": torch.tensor([0, 1, 1e-45])}, ValueError, "`target` must hold 0 and 1 only, got 1.4.*e-45 in row 2"),
+    ({"target": torch.tensor([0, 2, 1]).bfloat16()}, ValueError, "`target` must hold 0 and 1 only, got 2 in row 1"),
+    ({"target": torch.tensor([0, 2, 1]).half()}, ValueError, "`target` must hold 0 and 1 only, got 2 in row 1"),
     ({"target": torch.zeros(3, dtype=torch.complex64)}, TypeError, "`target` must be bool, integer or floating point"),
     ({"weights": torch.rand(2)}, ValueError, r"`weights` must have the shape \(3,\) of `preds`, got \(2,\)"),
     ({"weights": torch.tensor([1, -2.0, 1])}, ValueError, "`weights` must be >= 0 and finite, got -2.0 in row 1"),
@@ -86,7 +88,7 @@ def test_update_refuses(metric: type[Any], wrong: dict[str, Any], error: type[Ex
 
 
 @pytest.mark.parametrize(("wrong", "error", "message"), [*WRONG[:-2], *ONLY_GROUPED, NAN])
-def test_functions_refuse(wrong: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_functions_refuse(wrong: dict[str, Any], error: type[Exception], message: str, way: str) -> None:
     with pytest.raises(error, match=message):
         group_auc.group_auc(**{**GROUPED, **wrong})
     if "indexes" in wrong:

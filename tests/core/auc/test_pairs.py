@@ -77,7 +77,7 @@ def test_pairs_are_those_of_the_definition(dtype: torch.dtype, way: None) -> Non
     ("scores", "bits"),
     [
         (torch.tensor([0.001, 0.5, 0.999]), torch.int32),  # probabilities
-        (torch.tensor([-8.0, -1e-3, 1e-3, 8.0]), torch.int32),  # logits, since the gap around zero is closed
+        (torch.tensor([-8.0, -1e-3, 0.0, 1e-3, 8.0]), torch.int32),  # logits, since the gap around zero is closed
         (torch.tensor([-3e38, -1e-38, 1e-38, 3e38]), torch.int64),
         (torch.tensor([-8.0, -1e-3, 1e-3, 8.0], dtype=torch.float64), torch.int64),
     ],

@@ -1,4 +1,4 @@
-"""Which rank owns an id, and how long ranks wait: what needs no other process."""
+"""What a sum is put together from, which rank owns an id, how long ranks wait: what needs no other process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from torch_recmetrics.core.distributed.collectives import owner_of
+from torch_recmetrics.core.distributed.collectives import FIRST, owner_of, sum_alike
 from torch_recmetrics.core.distributed.stragglers import time_limit
+
+
+@pytest.mark.parametrize("n_more", [-FIRST, -9, *range(-6, 3), FIRST + 5])
+def test_sums_of_any_length_are_added(n_more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+
+    def with_one_more_rank_that_has_the_same(vector: torch.Tensor, group: None) -> None:
+        lengths.append(vector.shape[0])
+        vector *= 2
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", with_one_more_rank_that_has_the_same)
+    vector = torch.arange(FIRST + n_more, dtype=torch.float64)
+    assert torch.equal(sum_alike(["ndcg"], vector, None), 2 * vector)
+    assert lengths[0] == FIRST and len(lengths) <= 2
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 8])

@@ -43,7 +43,7 @@ class ScoreChunk:
     def coarse_range(self, exact_scores: Tensor) -> tuple[Tensor, Tensor]:
         """(B, R) the lowest and the highest coarse score of a pair with this exact score, both above -inf."""
         error = self._error_of(exact_scores)
-        infinity = torch.full((), float("inf"), dtype=self.scores.dtype, device=self.scores.device)
+        infinity = self.scores.new_full((), float("inf"))
         low, high = (bound.to(self.scores.dtype) for bound in (exact_scores - error, exact_scores + error))
         return low.nextafter(-infinity).clamp(min=torch.finfo(low.dtype).min), high.nextafter(infinity)
 
