@@ -253,8 +253,9 @@ AGAIN = "an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 
         (["evaluat"], "", ""),
         (["evaluate", "--nothing", "3"], "unrecognized arguments: --nothing 3", " evaluate"),
         (["evaluate", "-k", "5", "10"], f"unrecognized arguments: 10: {AGAIN}", " evaluate"),
-        (["evaluate", "-k", "5,10"], f"top_k must be list[int], int, NoneType, got ['5,10']: {AGAIN}", " evaluate"),
-        (["compare", "--options", "{bad"], "options must be dict[str, Any], NoneType, got {bad", " compare"),
+        (["evaluate", "-k", "5,10"], f"top_k must be list[int], int, null, got ['5,10']: {AGAIN}", " evaluate"),
+        (["evaluate", "-k", "a"], "top_k must be list[int], int, null, got ['a']", " evaluate"),
+        (["compare", "--options", "{bad"], "options must be dict[str, Any], null, got {bad", " compare"),
     ],
 )
 def test_what_the_parser_refuses_points_to_the_help(

@@ -84,8 +84,9 @@ def test_every_section_is_there() -> None:
 
 
 def test_what_was_warned_of_stands_below_the_title() -> None:
-    text = Elements(Report({"mrr": 0.5}, notes=["the ids look foreign"]).to_html()).text
-    assert text.index("1 value") < text.index("the ids look foreign.") < text.index("0.5000")
+    text = Elements(Report({"mrr": 0.5}, notes=["the ids look foreign", "are they?"]).to_html()).text
+    assert text.index("1 value") < text.index("the ids look foreign.") < text.index("are they?") < text.index("0.5000")
+    assert "are they?." not in text
 
 
 def test_names_are_text() -> None:

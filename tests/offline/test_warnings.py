@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,19 @@ def test_mean_ranks_that_nobody_knows(ordered_by: str, keep_users: bool) -> None
     report, found = told(lists, truth, metrics="mean_rank", top_k=None, keep_users=keep_users, items=items)
     # User 7 has item 3 by its rank first, by its score second; item 4 is not in the list of user 12, one item of five.
     assert found == [] and report["mean_rank"] == ((1 if ordered_by == "rank" else 2) + 3.5) / 2
+
+
+def test_notes_are_those_of_their_own_report_whatever_is_shown_and_in_any_thread() -> None:
+    foreign = with_ids(TRUTH, "item_id", [103, 115])
+
+    def n_notes(truth: pa.Table) -> int:
+        return len(evaluate(LISTS, truth, metrics="recall@1").notes)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(n_notes, [TRUTH, foreign] * 6))
+    assert found == [0, 1] * 6
 
 
 def test_most_relevant_items_are_no_candidates_of_a_sample() -> None:

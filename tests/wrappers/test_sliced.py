@@ -414,6 +414,7 @@ def test_a_plot_has_each_value_with_its_interval(around: str, inside: Any) -> No
     bars = [bar.lines[2][0].get_segments()[0][:, 1].tolist() for bar in axes.containers]
     assert bars == [pytest.approx([float(low), float(high)]) for low, high in ends if math.isfinite(low)]
     assert axes.get_ylabel() == inside.name
+    inside.plot(next(iter(values.values())))  # one number is drawn as ever
     _, axes = inside.plot([inside.compute(), inside.compute()])
     assert [len(line.get_ydata()) for line in axes.lines] == [2] * len(values) and not axes.containers
     pyplot.close("all")

@@ -77,6 +77,7 @@ def add_option(parser: Any, name: str, kind: Any, default: Any, text: str) -> No
 def texts_of(function: Callable[..., Any]) -> dict[str, str]:
     """The first sentence about each argument in a docstring."""
     text = re.split(r"\n(?:Args|Raises):\n", inspect.getdoc(function) or "")[1]
+    text = re.sub(r"[;,]\s+a\s+pandas[^;.]*(;\s+a\s+relation\s+of\s+DuckDB)?", "", text)  # what no command takes
     text = re.sub(r":class:`~?[\w.]*\.(\w+)`", r"\1", text).replace("`", "").replace("%", "%%")
     found: dict[str, str] = {}
     for names, own in re.findall(r"(?ms)^    (\w[\w, ]*): (.*?)(?=^    \w|\Z)", text):

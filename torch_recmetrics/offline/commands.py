@@ -187,11 +187,10 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
     class Parser(jsonargparse.ArgumentParser):  # type: ignore[misc, name-defined]
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # noqa: ARG002
             text, command = " ".join(message.split()), self.prog.replace(" [options]", "")
-            text = re.sub(r"<class '(\w+)'>|typing\.", r"\1", text)
-            text = re.sub(
-                r'Parser key "(\w+)": .* Subtypes: \[(.*)\] Errors.* Given value: ', r"\1 must be \2, got ", text
-            )
-            if re.search(r"unrecognized arguments: [^-]|must be list\[", text):
+            if found := re.match(r'Parser key "(\w+)": .* Subtypes: \[(.*)\] Errors.* Given value: (.*)', text):
+                kinds = re.sub(r"<class '(\w+)'>|typing\.", r"\1", found[2]).replace("NoneType", "null")
+                text = f"{found[1]} must be {kinds}, got {found[3]}"
+            if re.search(r"unrecognized arguments: [^-]|must be list\[.*, got .*,", text):
                 text += ": an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
             sys.exit(complain(f"{text} (see {command} --help)", BAD_INPUT))
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import options_by_name
@@ -48,7 +47,7 @@ from torch_recmetrics.offline.spark_evaluation import check_members, measured_by
 from torch_recmetrics.offline.tables import Tables, refuse_unordered, versions_of_ids
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.state.kept_users import estimated_from
-from torch_recmetrics.state.metric import RecMetric
+from torch_recmetrics.state.metric import RecMetric, warn
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
 
@@ -310,7 +309,7 @@ def report_of(
     details: dict[str, Any] = {}
     if tables.slices is not None:
         if not any(name.startswith("users/") for name in counts):
-            rank_zero_warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
+            warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
         details["slices"] = values_of_slices(part.sums["slices"], members, level)
         each = [(name, own, one) for name, found_of in details["slices"].items() for own, one in found_of.items()]
         values |= {f"{name}/{own}": value for name, own, (value, *_) in each}

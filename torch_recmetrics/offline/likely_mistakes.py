@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from torchmetrics.utilities import rank_zero_warn
-
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.sources import Source, quoted
 from torch_recmetrics.offline.tables import RELEVANCE_NAMES, Tables, holds_numbers
 from torch_recmetrics.offline.workspace import Ids
+from torch_recmetrics.state.metric import warn
 
 
 def warned_of_foreign_items(tables: Tables) -> bool:
@@ -16,7 +15,7 @@ def warned_of_foreign_items(tables: Tables) -> bool:
     foreign = not tables.workspace.size(f"(({known[0]}) INTERSECT ({known[1]}))")
     if foreign:
         one, other = tables.one_of_each(tables.item_ids)
-        rank_zero_warn(
+        warn(
             f"{tables.lists} and {tables.truth} have no item in common, such as items {str(one)!r} and {str(other)!r}: "
             "are the ids of the same kind, and the columns the right ones?"
         )
@@ -47,7 +46,7 @@ def _warned_of_kinds(tables: Tables, ids: Ids, column: str, texts: Source, integ
         "(SELECT id, CAST(id AS BIGINT) AS number FROM integers ANTI JOIN texts USING (id)) AS n USING (number)"
     )
     if lost:
-        rank_zero_warn(
+        warn(
             f"ids must be of one kind in all tables: column {column!r} is text in {texts} and integers in "
             f"{integers}. They are compared as text, so the same number is not the same id, such as {one!r} and "
             f"{other} ({lost:,} in all): write both as integers, or both as text"
@@ -66,7 +65,7 @@ def warn_of_hidden_truth(tables: Tables, labels: Labels) -> None:
             return
     rows = tables.workspace.size(f"({relevant})")
     if rows:
-        rank_zero_warn(
+        warn(
             f"{tables.seen} holds every relevant item of all users, all {rows:,} pairs of {tables.truth}, so nothing "
             "that is recommended can be a hit: give what users had before as `seen`, without the truth"
         )
@@ -81,7 +80,7 @@ def warn_of_missing_candidates(tables: Tables, labels: Labels) -> None:
         for without in ("", f"ANTI JOIN ({listed}) AS l USING (_user, _item)")
     )
     if 2 * missing > rows:
-        rank_zero_warn(
+        warn(
             f"{missing:,} of {rows:,} relevant items of users with a list are no candidates in {tables.lists}: with "
             "`sampled_from` a list has the scores of all its relevant items and of a sample of the others, not of the "
             "best; those that it lacks count as not found"
@@ -91,7 +90,7 @@ def warn_of_missing_candidates(tables: Tables, labels: Labels) -> None:
 def warn_of_one_file(tables: Tables) -> None:
     """A warning where the truth is what was recommended."""
     if tables.truth.files and tables.truth.files == tables.lists.files:
-        rank_zero_warn(f"{tables.lists} and {tables.truth} are one file, so all that is recommended is relevant")
+        warn(f"{tables.lists} and {tables.truth} are one file, so all that is recommended is relevant")
 
 
 def warn_of_unread_relevance(tables: Tables) -> None:
@@ -106,7 +105,7 @@ def warn_of_unread_relevance(tables: Tables) -> None:
             and holds_numbers(tables.truth, column)
             and tables.workspace.rows(f"SELECT 1 FROM {tables.truth.sql} WHERE {zero} LIMIT 1")
         ):
-            rank_zero_warn(
+            warn(
                 f"`relevance` is not given, so every row of {tables.truth} counts as relevant, also those with 0 in "
                 f"its column {column!r}: give relevance={column!r}, or leave the column out where this is meant"
             )
@@ -118,7 +117,7 @@ def warn_of_short_lists(tables: Tables, longest: int, largest_cutoff: int) -> No
     whole = tables.items is not None and tables.n_items is not None and longest >= tables.n_items
     if longest < largest_cutoff and not whole:
         seen = " without its pairs of `seen`" if tables.hidden is tables.lists else ""
-        rank_zero_warn(
+        warn(
             f"the cutoff {largest_cutoff} is beyond the lists: the longest of {tables.lists} is {longest} long"
             f"{seen}, so nothing can be found beyond: give longer lists, or cutoffs up to {longest}"
         )

@@ -6,7 +6,6 @@ import functools
 import math
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -195,16 +194,11 @@ def with_notes(function: F) -> F:
     @functools.wraps(function)
     def noting(*args: Any, **kwargs: Any) -> Report:
         notes: dict[str, None] = {}
-        with warnings.catch_warnings():
-            show = warnings.showwarning
-
-            def note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-                if category is UserWarning:
-                    notes[str(message)] = None
-                show(message, category, *place, **more)
-
-            warnings.showwarning = note
+        before = check.noted.set(notes)
+        try:
             report: Report = function(*args, **kwargs)
+        finally:
+            check.noted.reset(before)
         report.notes += notes
         return report
 

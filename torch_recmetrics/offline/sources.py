@@ -168,10 +168,6 @@ def open_source(
     if hasattr(given, "collect") and name.startswith("polars"):
         given = given.collect()
     table, place = f"given_{role}", f"`{role}` ({name})"
-    names = [str(column) for column in getattr(given, "column_names", getattr(given, "columns", ()))]
-    for column in names:
-        if names.count(column) > 1 and (columns is None or column.lower() in columns):
-            raise InputError(f"{place} must have each column once, got {column!r} again")
     with work.errors(place):
         try:
             work.connection.register("frame", with_wide_floats(given))

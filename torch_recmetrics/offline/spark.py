@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from torchmetrics.utilities import rank_zero_warn
-
 from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part
 from torch_recmetrics.offline.report import Input
 from torch_recmetrics.offline.sources import InputError, Source, quoted
 from torch_recmetrics.offline.workspace import Queries, Workspace
+from torch_recmetrics.state.metric import warn
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:
@@ -318,7 +317,7 @@ class Parts:
         if total.error:
             raise InputError(total.error)
         for text in total.warnings:
-            warnings.warn(text, stacklevel=2)
+            warn(text)
         return total
 
     def users_here(self, n_users: int, path: str | None, user: str) -> Any:
@@ -343,7 +342,7 @@ class Parts:
         if path is not None:  # each file by the worker that has its rows
             users.withColumnsRenamed({ID: user, WEIGHT: "weight", LIST: "items"}).write.parquet(path)
         elif n_users > MOST_USERS:
-            rank_zero_warn(
+            warn(
                 f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them"
             )
         else:

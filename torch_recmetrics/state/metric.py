@@ -58,6 +58,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
+def warn(text: str) -> None:
+    """Warn on the first rank, and note it on all."""
+    check.note(text)
+    rank_zero_warn(text, UserWarning)
+
+
 def left_out(function: F) -> F:
     """Leave a function out of the graphs of ``torch.compile``: tracing every rank and check took a minute.
 
@@ -471,7 +477,7 @@ class RecMetric(Configured, Metric):
         """Warn on the first rank, once until :meth:`reset` `of` the same."""
         if of not in self._warned:
             self.__dict__["_warned"] = self._warned | {of}
-            rank_zero_warn(text, UserWarning)
+            warn(text)
 
     def reset(self) -> None:
         """Forget all updates."""

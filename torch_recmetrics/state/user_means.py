@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
@@ -23,7 +22,7 @@ from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.kept_users import KeptUsers, kept_users, totals, user_values
-from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.metric import RowsOf, warn
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.ranking_metric import UserMeasure
 from torch_recmetrics.state.rows import HERE, Ranks
@@ -236,7 +235,7 @@ class RelevanceMeans(UserMeans):
     def setup(self) -> None:
         if self.empty_target_action in self.flattering:
             counted = {"neg": 0, "pos": 1}[self.empty_target_action]
-            rank_zero_warn(
+            warn(
                 f"empty_target_action={self.empty_target_action!r} counts users without relevant items as {counted}, "
                 f"and lower is better for {self.name}, so they count as the best: 'skip' leaves them out"
             )

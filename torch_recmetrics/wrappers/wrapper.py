@@ -55,6 +55,26 @@ def check_wrapped(name: str, metric: Any) -> None:
         )
 
 
+def _values_of(found: Any) -> Any:
+    """The values alone of results; anything else as it is."""
+    if _are_results(found):
+        return {"value": found["value"]}
+    if isinstance(found, dict):
+        return {name: one["value"] if _are_results(one) else one for name, one in found.items()}
+    return found
+
+
+def _ends_of(found: Any) -> dict[str, Any]:
+    """The ends of the intervals of results by the names of :func:`_values_of`; none where there are no results."""
+    named = {"value": found} if _are_results(found) else found if isinstance(found, dict) else {}
+    return {name: (one["low"], one["high"]) for name, one in named.items() if _are_results(one)}
+
+
+def _are_results(found: Any) -> bool:
+    """Whether it is what a value is where users are drawn."""
+    return isinstance(found, dict) and set(found) == set(RESULTS)
+
+
 class Wrapper(RecMetric):
     """A metric around a metric, a collection, or a wrapper of another kind.
 
@@ -288,26 +308,15 @@ class Wrapper(RecMetric):
         it has one. All ranks must call it then.
         """
         found = self.compute() if val is None else val
-        steps = [self._drawn(step) for step in (found if isinstance(found, list | tuple) else [found])]
-        ends: Any
-        values, ends = steps[0]
-        several = len(steps) > 1
-        drawn: Any = self._plot([step for step, _ in steps] if several else values, ax)
+        several = isinstance(found, list | tuple)
+        values = [_values_of(step) for step in found] if several else _values_of(found)
+        drawn: Any = self._plot(values, ax)
         drawn[1].set_ylabel(self.name)
-        if val is None and self.has_interval:
-            ends = self.confidence_interval()
-        for place, name in enumerate(() if several else values):
+        ends: Any = self.confidence_interval() if val is None and self.has_interval else _ends_of(found)
+        for place, name in enumerate(values if ends else ()):
             if name in ends:
                 draw_interval(drawn[1], place, values[name], ends[name])
         return drawn
-
-    def _drawn(self, found: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The values of a step by name, and where users are drawn the ends of their intervals."""
-        if self.layer("draws") is None:
-            return found, {}
-        results = found if isinstance(next(iter(found.values())), dict) else {self.name: found}
-        values = {name: result["value"] for name, result in results.items()}
-        return values, {name: (result["low"], result["high"]) for name, result in results.items()}
 
     def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
         """Its values by the names that they have in a collection, where it is `key`: ``ndcg@10/cold``, ``.../low``."""

@@ -11,6 +11,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from numbers import Integral, Real
 from types import FrameType
 from typing import Any
@@ -219,6 +220,17 @@ MISTAKES, UNLISTED = "mistakes", "unlisted"
 LOOKS = frozenset({MISTAKES, UNLISTED})  # for what is warned of
 
 
+# The texts of warnings, in their order, where somebody keeps them.
+noted: ContextVar[dict[str, None] | None] = ContextVar("noted", default=None)
+
+
+def note(text: str) -> None:
+    """Keep what is warned of, whatever the filters of warnings show."""
+    notes = noted.get()
+    if notes is not None:
+        notes[text] = None
+
+
 class ValueChecks:
     """Rules about values: collected while a ranking is made, read once by :meth:`raise_first`.
 
@@ -285,6 +297,7 @@ class ValueChecks:
             if holds:
                 self.warns -= {look}
                 said = warning if isinstance(warning, str) else warning()
+                note(said)
                 warnings.warn(said, UserWarning, stacklevel=callers_level())
 
 
