@@ -74,11 +74,9 @@ def warn_of_hidden_truth(tables: Tables, labels: Labels) -> None:
 def warn_of_missing_candidates(tables: Tables, labels: Labels) -> None:
     """A warning where lists lack most of the relevant items that they are said to have beside a sample of others."""
     relevant, listed = tables.relevant_pairs(labels), tables.pairs(tables.lists)
-    asked = f"FROM ({relevant}) AS r SEMI JOIN ({listed}) AS own USING (_user)"
-    rows, missing = (
-        tables.workspace.one(f"SELECT count(*) {asked} {without}")[0]
-        for without in ("", f"ANTI JOIN ({listed}) AS l USING (_user, _item)")
-    )
+    of_users = f"SELECT * FROM ({relevant}) AS r SEMI JOIN ({listed}) AS own USING (_user)"
+    missing = tables.workspace.size(f"({of_users} ANTI JOIN ({listed}) AS l USING (_user, _item))")
+    rows = tables.workspace.size(f"({of_users})") if missing else 0
     if 2 * missing > rows:
         warn(
             f"{missing:,} of {rows:,} relevant items of users with a list are no candidates in {tables.lists}: with "
