@@ -87,6 +87,7 @@ def test_flags_win_over_the_configuration(files: Path, capfd: pytest.CaptureFixt
     assert names(*config, "-m", "recall") == ["recall@3", "recall@5"]
     assert names("-m", "recall@1", *config) == ["recall@1"]
     assert names("-k", "2", *config, "--top-k=4") == ["mrr@2", "mrr@4", "ndcg@2", "ndcg@4"]
+    assert names("-m", "mrr", *config, "-k", "null", "-k", "3") == ["mrr", "mrr@3"]
     (files / "typo.yaml").write_text("truht: x\n")
     with pytest.raises(SystemExit) as stopped:
         main(["evaluate", "--config", f"{files}/typo.yaml"])
@@ -129,6 +130,7 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
         assert said.startswith(f"torch-recmetrics: --metric must not name {name.partition('@')[0]}: ") and step in said
     assert "are one file, so all that is recommended is relevant" in run(capfd, *lists, lists[2], "-m", "mrr@5")[2]
     assert "one file" not in run(capfd, "agreement", lists[2], lists[2], "-k", 5)[2]
+    assert "--top-k must be an integer >= 1, got None" in run(capfd, "agreement", *[lists[2]] * 2, "-k", "null")[2]
     old, new = files / "out" / "users_old.parquet", files / "out" / "users_new.parquet"
     assert run(capfd, "compare", f"old={old}", f"new={new}", "--report", files / "users")[0] == 0
     told, before = (json.loads((files / name / "report.json").read_text()) for name in ("users", "out"))
@@ -224,6 +226,11 @@ def test_a_run_that_lost_its_users_is_told_from_a_bad_one(files: Path, capfd: py
     code, _, err = run(capfd, "compare", *runs, *truth, *coverage)
     assert code == 0
     assert "some: 20 of 60 users of the truth have no list" in err
+    flags = ("--better", "mrr@5", "--json")
+    code, out, _ = run(capfd, "gate", files / "some.parquet", files / "good.parquet", *truth, *flags)
+    notes = json.loads(out)["notes"]
+    assert (code, notes["incumbent"]) == (3, [])
+    assert notes["candidate"] == ["20 of 60 users of the truth have no list, and count as users without hits"]
     assert "coverage@5: one value of all lists, not a mean over users, so not compared" in err
 
 

@@ -446,6 +446,7 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
         ([NDCG(5)], {"options": {"ndcg": {"gain": "linear"}}}, "`options` is for metrics given by name"),
         ([NDCG(5)], {"top_k": 3}, "`top_k` is for metrics given by name, and `metrics` has none: give it to the"),
         ([], {}, "`metrics` must have one metric or more, got none"),
+        (RecMetricCollection([]), {}, "`metrics` must have one metric or more, got none"),
         ("ndcg", {"min_relevance": 3}, "`relevance` is missing: with min_relevance=3 no row of `truth`"),
         ("ndcg", {"keep_users": "no"}, "`keep_users` must be True or False, got 'no'"),
         ("ndcg", {"progress": "yes"}, "`progress` must be True or False, got 'yes'"),

@@ -21,6 +21,7 @@ TYPES: dict[str, Any] = {
     "bool": bool | None,
     "float | None": float | None,
     "float": float,
+    "int | Sequence[int | None]": list[int | None] | int | None,
     "int | Sequence": list[int] | int | None,
     "int | None": int | None,
     "int": int,

@@ -187,8 +187,9 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
     class Parser(jsonargparse.ArgumentParser):  # type: ignore[misc, name-defined]
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # noqa: ARG002
             text, command = " ".join(message.split()), self.prog.replace(" [options]", "")
-            if found := re.match(r'Parser key "(\w+)": .* Subtypes: \[(.*)\] Errors.* Given value: (.*)', text):
-                kinds = re.sub(r"<class '(\w+)'>|typing\.", r"\1", found[2]).replace("NoneType", "null")
+            if found := re.match(r'Parser key "(\w+)": .*? Subtypes: \[(.*?)\] Errors.* Given value: (.*)', text):
+                kinds = re.sub(r"<class '(\w+)'>|typing\.", r"\1", found[2])
+                kinds = re.sub("None(Type)?", "null", kinds)
                 text = f"{found[1]} must be {kinds}, got {found[3]}"
             if re.search(r"unrecognized arguments: [^-]|must be list\[.*, got .*,", text):
                 text += ": an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
@@ -282,10 +283,12 @@ def run_gate(options: Options, output: Output) -> int:
         # Of a metric of several values, exposure@10/indie, the name of all of them.
         asked = (name.partition("/")[0] for name in [*gate.better, *margins, *bounds] if name not in agreeing)
         options["metric"] = list(dict.fromkeys(asked)) or ["user_coverage@10"]
-    candidate, incumbent = (
-        users_of(name, path, dict(options))[1] for name, path in zip(("candidate", "incumbent"), runs)
+    (one, candidate), (other, incumbent) = (
+        users_of(name, path, dict(options)) for name, path in zip(("candidate", "incumbent"), runs)
     )
     verdict = gate.decide(candidate, incumbent)
+    if one is not None and other is not None:  # lists, not values of users
+        verdict.record["notes"] = {"candidate": one.notes, "incumbent": other.notes}
     output.show(verdict, verdict.to_json, {"verdict.json": verdict.to_json})
     return VERDICTS[verdict.outcome]
 
@@ -299,6 +302,8 @@ def run_agreement(options: Options, output: Output) -> None:
     if len(runs) != 2:
         raise InputError(f"agreement needs two files of lists, got {' '.join(runs) or 'none'}")
     cutoffs = cutoffs_of(10 if top_k is None else top_k)
+    for cutoff in cutoffs:
+        check.check_positive("top_k", cutoff)
     level, own = options.pop("level"), {name: options.pop(name) for name in ("score", "rank")}
     reports = [
         evaluate(lists, runs[0], ["user_coverage"], max(cutoffs), keep_lists=True, level=level, **own, **options)
@@ -457,10 +462,11 @@ def users_of(name: str, path: str, options: Options) -> tuple[Report | None, Use
     if counts["users_without_list"] == counts["users"]:
         raise InputError(f"{name}: {path!r} has no list for any of the {counts['users']} users of the truth")
     if counts["users_without_list"]:
-        rank_zero_warn(
-            f"{name}: {counts['users_without_list']} of {counts['users']} users of the truth have no list, and count "
-            "as users without hits"
+        report.notes.append(
+            f"{counts['users_without_list']} of {counts['users']} users of the truth have no list, and count as users "
+            "without hits"
         )
+        rank_zero_warn(f"{name}: {report.notes[-1]}")
     if report.users is None or not (list(report.users) or report.users.summaries):
         raise InputError(f"`metric` must name a mean over users, got {', '.join(report)}, which {name} has no users of")
     return report, report.users

@@ -37,7 +37,7 @@ ELSEWHERE = {
 def check_names(metrics: Any) -> None:
     """ValueError for no metric at all, and for a name that there is not, with the nearest that there is."""
     entries = entries_of(metrics)
-    if not entries:
+    if not any(isinstance(entry, str | Metric) or len(entry) for entry in entries):
         raise ValueError("`metrics` must have one metric or more, got none")
     for entry in entries:
         if isinstance(entry, str):
