@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
 from torch_recmetrics.core.ranking.ties import DISCOUNTS
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.reward_sums import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT, RewardSums
 
@@ -157,11 +158,9 @@ class OffPolicyValue(RewardSums):
         column = rows.columns
         weight = column["policy"] / column["logged"]
         used = weight if self.max_weight is None else weight.clamp(max=self.max_weight)
-        reward, expected = column["reward"], column.get("expected_policy", 0.0)
-        if "expected" in READS[self.estimator]:
-            reward = reward - column["expected"]
-        elif not READS[self.estimator]:
-            expected = 0.0
+        read = READS[self.estimator]
+        expected = column["expected_policy"] if "expected_policy" in read else 0.0
+        reward = column["reward"] - column["expected"] if "expected" in read else column["reward"]
         if self.switch is not None:
             reward = torch.where(weight <= self.switch, reward, 0)
         return terms(rows, used, expected, used * reward), rows.indexes, rows.sample_ids
@@ -278,7 +277,7 @@ class SlateOffPolicyValue(RewardSums):
             rule = "`discount` must be finite and not below 0"
             broken = ~counts.isfinite() | (counts < 0)
             check.refuse(broken, lambda place: f"{rule}, got {counts[place].item()!r} at place {place + 1}")
-        return counts
+        return exact(counts)
 
     def parts(self) -> list[tuple[Tensor, int]]:
         return [(which(REWARD), ROWS)]

@@ -51,6 +51,7 @@ def test_columns_of_data_frames() -> None:
     series = pandas.Series(LISTS)
     assert torch.equal(pad_ids(series), PADDED)
     assert torch.equal(pad_ids(series.where([True, False, True])), PADDED)
+    assert torch.equal(pad_ids(pandas.Series([LISTS[0], pandas.NA, LISTS[2]])), PADDED)
     frame = pandas.DataFrame({"user": [1, 1, 1, 3, 3], "item": [3, 1, 2, 7, 2**40]})
     assert torch.equal(pad_ids(frame.groupby("user").item.agg(list)), PADDED[[0, 2]])
 

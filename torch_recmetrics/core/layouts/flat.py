@@ -20,7 +20,7 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
-from torch_recmetrics.core.tensors.compact_ids import small_numbers
+from torch_recmetrics.core.tensors.compact_ids import small_numbers, span
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits, is_sync_free
 from torch_recmetrics.core.tensors.sort_keys import bits_of, slice_rows, slices, write_keys
 from torch_recmetrics.core.tensors.sorts import sort_column
@@ -251,7 +251,9 @@ def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
 def sort_codes(
     numbers: Tensor, scores: Tensor, relevance: Tensor, lowest: int, score_bits: int, unit: float, bits: int
 ) -> tuple[Tensor, float]:
-    """(M,) codes of :class:`SortedRows`, and the largest multiple of the unit; inf where one is not whole or too large.
+    """(M,) codes of :class:`SortedRows`, and the largest multiple of the unit; inf where one does not fit.
+
+    That is one that is not whole, too large or, with checks off, below 0.
 
     Args:
         numbers: (M,) the users, counted from `lowest`.
@@ -272,8 +274,9 @@ def sort_codes(
         if unit:
             multiple = value if unit == 1.0 else value / unit
             whole = multiple.to(torch.int64)
-            largest = max(largest, float(whole.max()) if whole.shape[0] else 0.0)
-            if largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
+            low, high = span(whole)
+            largest = max(largest, high)
+            if low < 0 or largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
                 return codes, float("inf")
             code.bitwise_left_shift_(bits).add_(whole)
         code.add_((number - lowest).bitwise_left_shift_(score_bits + bits))

@@ -58,7 +58,8 @@ def pad_ids(lists: Any) -> Tensor:
 
 def _row(lists: Any, place: int, row: Any) -> Any:
     """One list of Python numbers."""
-    if row is None or (isinstance(row, float) and row != row):  # what pandas has where a list is missing
+    # NaN and NA are what pandas has where a list is missing.
+    if row is None or type(row).__name__ == "NAType" or (isinstance(row, float) and row != row):
         return ()
     if hasattr(row, "tolist"):
         row = row.tolist()  # of an array or a tensor
