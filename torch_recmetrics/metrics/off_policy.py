@@ -1,7 +1,7 @@
-r"""What a policy would have earned that was not run, from the log of another.
+r"""What another policy would have earned, from the log of the one that ran.
 
-Notation: row i was shown with the probability :math:`p_i` by the logging policy and would be with :math:`\pi_i` by the
-new one; its reward is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi_i / p_i`.
+Notation: the logging policy showed what stands in row i with the probability :math:`p_i`, the new policy would show it
+with :math:`\pi_i`. The reward of the row is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi_i / p_i`.
 """
 
 from __future__ import annotations
@@ -33,22 +33,29 @@ READS = {
 }
 
 
-def which(*columns: int) -> Tensor:
-    """(5,) 1 for these columns, 0 for the others."""
+def columns_mask(*columns: int) -> Tensor:
+    """(5,) float64: 1 for these columns of the sums, 0 for the others."""
     chosen = torch.zeros(COLUMNS, dtype=torch.float64, device="cpu")
     chosen[list(columns)] = 1
     return chosen
 
 
-def terms(rows: LoggedRows, weight: Tensor, expected: Tensor | float, reward: Tensor) -> Tensor:
-    """(M, 5): the columns of rows, from their weights w, what the model expects, and w times the reward."""
+def terms(rows: LoggedRows, ratio: Tensor, expected: Tensor | float, reward: Tensor) -> Tensor:
+    """(M, 5): the columns of the sums for each row.
+
+    Args:
+        rows: whose weights v multiply all columns.
+        ratio: (M,) w.
+        expected: (M,) what the model expects of the new policy.
+        reward: (M,) w times the reward.
+    """
     own = rows.weights
-    weighed = own * weight
+    weighed = own * ratio
     return torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
 
 
 def logged_rows(metric: RewardSums, given: dict[str, Any], needed: Sequence[str], why: str, ndim: int) -> LoggedRows:
-    """The rows of an update, whose values are yet to be checked; `why` says why one that is `needed` may not lack."""
+    """The rows of an update, whose values are yet to be checked; `why` says why an argument is `needed`."""
     for name in needed:
         if given.get(name) is None:
             raise ValueError(f"`{name}` is missing: {why}")
@@ -167,11 +174,11 @@ class OffPolicyValue(RewardSums):
 
     def parts(self) -> list[tuple[Tensor, int]]:
         return {
-            "ips": [(which(REWARD), ROWS)],
-            "snips": [(which(REWARD), WEIGHT)],
-            "dm": [(which(EXPECTED), ROWS)],
-            "sndr": [(which(EXPECTED), ROWS), (which(REWARD), WEIGHT)],
-        }.get(self.estimator, [(which(EXPECTED, REWARD), ROWS)])
+            "ips": [(columns_mask(REWARD), ROWS)],
+            "snips": [(columns_mask(REWARD), WEIGHT)],
+            "dm": [(columns_mask(EXPECTED), ROWS)],
+            "sndr": [(columns_mask(EXPECTED), ROWS), (columns_mask(REWARD), WEIGHT)],
+        }.get(self.estimator, [(columns_mask(EXPECTED, REWARD), ROWS)])
 
 
 class SlateOffPolicyValue(RewardSums):
@@ -180,9 +187,9 @@ class SlateOffPolicyValue(RewardSums):
     .. math:: \frac{\sum_i v_i \sum_k d_k W_{ik} r_{ik}}{\sum_i v_i}, \qquad
         W_{ik} = w_{ik}, \quad \prod_{j \le k} w_{ij} \quad \text{or} \quad \prod_j w_{ij}
 
-    A slate has rewards at K places; d is the ``discount`` of a place. What the reward at a place depends on decides
-    what is weighed: on this place alone (``"independent"``), on it and those above (``"cascade"``), or on the whole
-    slate (``"standard"``). The more it may depend on, the less bias and the more spread.
+    A slate has rewards at K places; d is the ``discount`` of a place. W, the weight of a place, follows from what its
+    reward may depend on: this place alone (``"independent"``), it and those above (``"cascade"``), or the whole slate
+    (``"standard"``). The more it may depend on, the less bias and the more spread.
 
     Undefined: nan without rows.  Range: any number; higher is better.
     Source: J. McInerney et al., Counterfactual evaluation of slate recommendations with sequential reward interactions,
@@ -280,4 +287,4 @@ class SlateOffPolicyValue(RewardSums):
         return exact(counts)
 
     def parts(self) -> list[tuple[Tensor, int]]:
-        return [(which(REWARD), ROWS)]
+        return [(columns_mask(REWARD), ROWS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -98,7 +99,9 @@ class PropensityMeans(RelevanceMeans):
 
     def requirements(self) -> RankingRequirements:
         needs = super().requirements()
-        return needs.weighing(self.item_weights) if self.weighs and self.item_weights is not None else needs
+        if not self.weighs or self.item_weights is None:
+            return needs
+        return replace(needs, item_weights=frozenset({self.item_weights}))
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         if not self.weighs or self.item_weights is None:
