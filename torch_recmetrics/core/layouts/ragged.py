@@ -57,7 +57,7 @@ def pad_ids(lists: Any) -> Tensor:
 
 
 def _row(lists: Any, place: int, row: Any) -> Any:
-    """One list of Python numbers."""
+    """One list of numbers, as a list or a tuple; an empty one where it is missing."""
     # NaN and NA are what pandas has where a list is missing.
     if row is None or type(row).__name__ == "NAType" or (isinstance(row, float) and row != row):
         return ()
@@ -74,7 +74,7 @@ def _row(lists: Any, place: int, row: Any) -> Any:
 
 
 def _as_ids(flat: list[Any], rows: list[Any]) -> Tensor:
-    """(n,) int64: the ids of all rows, one after the other."""
+    """(n,) int64: `flat` holds the ids of all rows, one after the other."""
     try:
         ids = torch.tensor(flat) if flat else torch.zeros(0, dtype=torch.int64)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -85,7 +85,7 @@ def _as_ids(flat: list[Any], rows: list[Any]) -> Tensor:
                 number = check.plain_number(value)
                 if type(number) is not int or not -(2**63) <= number < 2**63:
                     raise TypeError(f"`lists` must hold integers (int64 or narrower), got {value!r} in row {place}")
-        raise TypeError("`lists` must hold integers (int64 or narrower)")
+        return torch.tensor([check.plain_number(value) for value in flat], dtype=torch.int64)  # NumPy's own
     return ids
 
 
@@ -130,7 +130,7 @@ def padded_nested(name: str, nested: Tensor) -> Tensor:
 
 
 def padded_rows(values: Tensor, first: Tensor, lengths: Tensor, fill: int = -1) -> Tensor:
-    """(B, L): B rows of so many values, each from its first one on."""
+    """(B, L) B rows of `values` (n,), padded with `fill`: row b has `lengths[b]` values from place `first[b]` on."""
     width = int(lengths.max()) if lengths.shape[0] else 0
     padded = torch.full((lengths.shape[0], width), fill, dtype=values.dtype, device=values.device)
     rows = torch.repeat_interleave(lengths)
