@@ -143,8 +143,16 @@ class OffPolicyValue(RewardSums):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = {"reward": reward, "logged": logged, "policy": policy, "expected": expected}
-        given |= {"expected_policy": expected_policy, "indexes": indexes, "weights": weights, "sample_ids": sample_ids}
+        given = {
+            "reward": reward,
+            "logged": logged,
+            "policy": policy,
+            "expected": expected,
+            "expected_policy": expected_policy,
+            "indexes": indexes,
+            "weights": weights,
+            "sample_ids": sample_ids,
+        }
         self.add_rows(given)
 
     def rows_of(self, given: dict[str, Any]) -> LoggedRows:
@@ -153,9 +161,14 @@ class OffPolicyValue(RewardSums):
         return logged_rows(self, given, (*self.needed, *READS[self.estimator]), why, ndim=1)
 
     def with_rows(self, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        sums, options = (self.state("scatter"), self.state("largest")), (self.max_weight, self.switch)
-        rows = self.rows_of(given)
-        added = rows.add_to(*sums, READS[self.estimator], *options, validate_args=self.validate_args)
+        added = self.rows_of(given).add_to(
+            self.state("scatter"),
+            self.state("largest"),
+            READS[self.estimator],
+            self.max_weight,
+            self.switch,
+            validate_args=self.validate_args,
+        )
         return super().with_rows(given) if added is None else added
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -177,8 +190,10 @@ class OffPolicyValue(RewardSums):
             "ips": [(columns_mask(REWARD), ROWS)],
             "snips": [(columns_mask(REWARD), WEIGHT)],
             "dm": [(columns_mask(EXPECTED), ROWS)],
+            "dr": [(columns_mask(EXPECTED, REWARD), ROWS)],
             "sndr": [(columns_mask(EXPECTED), ROWS), (columns_mask(REWARD), WEIGHT)],
-        }.get(self.estimator, [(columns_mask(EXPECTED, REWARD), ROWS)])
+            "switch-dr": [(columns_mask(EXPECTED, REWARD), ROWS)],
+        }[self.estimator]
 
 
 class SlateOffPolicyValue(RewardSums):
@@ -248,8 +263,16 @@ class SlateOffPolicyValue(RewardSums):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = {"reward": reward, "logged": logged, "policy": policy, "mask": mask}
-        self.add_rows(given | {"indexes": indexes, "weights": weights, "sample_ids": sample_ids})
+        given = {
+            "reward": reward,
+            "logged": logged,
+            "policy": policy,
+            "mask": mask,
+            "indexes": indexes,
+            "weights": weights,
+            "sample_ids": sample_ids,
+        }
+        self.add_rows(given)
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         rows = logged_rows(self, given, self.needed, "each place of a slate has one", ndim=2)

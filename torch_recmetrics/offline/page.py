@@ -77,14 +77,15 @@ def page_of(
         heading: [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in pictures_of]
         for heading, pictures_of in found.items()
     }
-    page: str = environment.from_string(template).render(
-        content,
-        sections=sections,
-        compared=comparison_table(compared),
-        column=column,
-        definitions=definitions_of(content),
+    return str(
+        environment.from_string(template).render(
+            content,
+            sections=sections,
+            compared=comparison_table(compared),
+            column=column,
+            definitions=definitions_of(content),
+        )
     )
-    return page
 
 
 def by_stem(names: Iterable[str]) -> dict[str, dict[float, str]]:

@@ -151,8 +151,8 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_us
     """
     vectors = directions(pairs.users) if pairs.cosine else pairs.users
     lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
-    users, shape = vectors.to(dtype), (n_items, pairs.n_users)
-    buffer = torch.empty(shape[::-1] if by_user else shape, dtype=dtype, device=users.device)
+    users, n_users = vectors.to(dtype), pairs.n_users
+    buffer = users.new_empty((n_users, n_items)).T if by_user else users.new_empty((n_items, n_users))
     narrow = dtype == torch.bfloat16
     info = torch.finfo(torch.float32 if narrow else dtype)
     # Rounding a sum to nearest errs by half an eps; hardware for narrow factors may truncate: that errs by a whole.
@@ -168,8 +168,7 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_us
         per_length = per_length + 1.001 * (lost + of_items * (lengths + lost))
     # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
     smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
-    least = smallest * (1 + lengths)
-    return PreparedUsers(users, buffer.T if by_user else buffer, per_length + smallest, least, error, rounding)
+    return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + lengths), error, rounding)
 
 
 def whole_blocks(n_items: int, block: int) -> int:

@@ -126,14 +126,13 @@ class ScoredItems:
 
     def _lengths(self) -> Tensor:
         """(B,) how many items are not hidden."""
-        mask, seen_ids = self.mask, self.seen_ids
         n_users, n_items = self.pairs.n_users, self.pairs.n_items
-        lengths = self.columns.new_full((n_users,), n_items) if mask is None else mask.sum(1)
-        if seen_ids is None or not n_items:
+        lengths = self.columns.new_full((n_users,), n_items) if self.mask is None else self.mask.sum(1)
+        if self.seen_ids is None or not n_items:
             return lengths
-        seen = sorted_rows(seen_ids)
+        seen = sorted_rows(self.seen_ids)
         hides = seen >= 0
         hides[:, 1:] &= seen[:, 1:] != seen[:, :-1]
-        if mask is not None:
-            hides &= mask.gather(1, seen.clamp(min=0))
+        if self.mask is not None:
+            hides &= self.mask.gather(1, seen.clamp(min=0))
         return lengths - hides.sum(1)

@@ -102,19 +102,21 @@ def joined_rows(parts: Sequence[Tensor], device: torch.device, columns: int = NA
 
 def weight_of_each(rows: FlatRows, checks: check.ValueChecks) -> Tensor | None:
     """(U,) the weight of each user, ascending by index. All rows of a user must carry the same."""
-    if rows.weights is None:
+    weights = rows.weights
+    if weights is None:
         return None
     numbers, low, n_users = small_numbers(rows.indexes)
     numbers = numbers - low
     used = torch.zeros(n_users, dtype=torch.bool, device=numbers.device).index_fill_(0, numbers, True)
-    user_weights = rows.weights.new_zeros(n_users).scatter_(0, numbers, rows.weights)
+    user_weights = weights.new_zeros(n_users).scatter_(0, numbers, weights)
     expected = user_weights[numbers]
-
-    def message(row: int) -> str:
-        one, other = expected[row].item(), rows.weights[row].item()  # type: ignore[index]
-        return f"`weights` must agree within a user, got {one} and {other} for index {rows.indexes[row].item()}"
-
-    checks.defer(expected != rows.weights, message)
+    checks.defer(
+        expected != weights,
+        lambda row: (
+            f"`weights` must agree within a user, got {expected[row].item()} and {weights[row].item()} for index "
+            f"{rows.indexes[row].item()}"
+        ),
+    )
     return user_weights[used]
 
 

@@ -55,7 +55,7 @@ class Relevance:
 
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
-        return (self.values if self.relevance is None else self.values > 0).sum(1)
+        return (self.values > 0).sum(1)
 
     @cached_property
     def values(self) -> Tensor:
