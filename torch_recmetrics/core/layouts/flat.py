@@ -234,7 +234,7 @@ def sort_rows(rows: FlatRows, *, ordered: bool) -> RowCodes:
     numbers, lowest, n_users = small_numbers(rows.indexes)
     scores, hidden_place = sortable_scores(rows.preds)
     score_bits = hidden_place.bit_length()
-    bits = min(RELEVANCE_BITS, MOST_BITS - n_users.bit_length() - score_bits)
+    bits = max(0, min(RELEVANCE_BITS, MOST_BITS - n_users.bit_length() - score_bits))
     columns = numbers, scores, rows.relevance
     for unit in () if ordered else UNITS:
         codes, largest = sort_codes(*columns, lowest, score_bits, unit, bits)
