@@ -76,7 +76,7 @@ class Rows:
     @property
     def counts(self) -> Tensor:
         """(B,) how many rows each user has."""
-        return self.starts[1:] - self.starts[:-1]
+        return self.starts.diff()
 
     def part(self, start: int, end: int) -> Rows:
         """The rows of the users from `start` on, `end` left out, by their places."""

@@ -159,18 +159,14 @@ def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
         ]
         if bars:
             picture = pictures.forest(f"{system}: differences", bars, zero=True, signed=True)
-            grey = f"grey: {p_name(rows[0])} above {1 - rows[0]['level']:.4g}"
+            p = f"p ({rows[0]['correction']})" if rows[0]["correction"] else "p"  # as the table calls what decides
+            grey = f"grey: {p} above {1 - rows[0]['level']:.4g}"
             yield Picture(system, f"difference from {rows[0]['baseline']} with its interval; {grey}", picture)
 
 
 def certainty(row: Mapping[str, Any]) -> str:
     """The CSS class of a difference: "unsure" where it may be chance, as ``Comparison.plot`` has it."""
     return "" if row["p_corrected"] is not None and row["p_corrected"] <= 1 - row["level"] else "unsure"
-
-
-def p_name(row: Mapping[str, Any]) -> str:
-    """What the table calls the p that decides."""
-    return f"p ({row['correction']})" if row["correction"] else "p"
 
 
 def comparison_table(cells: Iterable[Sequence[str]]) -> list[dict[str, str]]:

@@ -98,10 +98,8 @@ class PropensityMeans(RelevanceMeans):
         return None if self.item_weights is None else self.item_weights.table.shape[0]
 
     def requirements(self) -> RankingRequirements:
-        needs = super().requirements()
-        if not self.weighs or self.item_weights is None:
-            return needs
-        return replace(needs, item_weights=frozenset({self.item_weights}))
+        weights = frozenset() if self.item_weights is None or not self.weighs else frozenset({self.item_weights})
+        return replace(super().requirements(), item_weights=weights)
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         if not self.weighs or self.item_weights is None:
