@@ -24,7 +24,8 @@ def pad_ids(lists: Any) -> Tensor:
     Args:
         lists: a list of B lists of integers (or of arrays or tensors); a column of lists of NumPy, pandas, polars or
             Arrow; a jagged nested tensor; or a tuple ``(values, offsets)``: (n,) ids of all lists one after another,
-            and (B + 1,) offsets, where each list begins and the last one ends. None stands for an empty list.
+            and (B + 1,) offsets, where each list begins and the last one ends. None, and NaN or NA of pandas, stand for
+            an empty list.
 
     Raises:
         TypeError: for an argument that does not hold lists, or ids that are not integers.
