@@ -241,6 +241,9 @@ def test_slates_by_hand() -> None:
     metric = SlateOffPolicyValue(discount=lambda places: 1 / places)
     metric.update(reward, logged, policy, mask=mask)
     assert float(metric.spread().value) == pytest.approx((0.5 + 1 + 8 / 3 + 1 + 0.25) / 2)
+    metric = SlateOffPolicyValue(discount=lambda places: places <= 1)  # no floats: the first place alone
+    metric.update(reward, logged, policy, mask=mask)
+    assert float(metric.spread().value) == pytest.approx((0.5 + 1) / 2)
 
 
 def test_a_bound_is_that_of_the_product_of_a_slate() -> None:

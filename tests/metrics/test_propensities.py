@@ -171,8 +171,9 @@ def test_popularity() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             popularity_propensities(*bad)
-    with pytest.raises(ValueError, match="must differ"):
-        estimate_gamma([1, 1], [2, 3])
+    for equal in ([1, 1], [7] * 5):  # the mean of five logarithms of 7 is not to the last bit that of 7
+        with pytest.raises(ValueError, match="must differ"):
+            estimate_gamma(equal, list(range(2, 2 + len(equal))))
 
 
 def test_weights_undo_what_popularity_chose() -> None:

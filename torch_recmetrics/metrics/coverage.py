@@ -78,10 +78,10 @@ class Gini(ItemCounts):
         return 0.0, 1 - 1 / self.num_items
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:  # noqa: ARG002
-        filled = exact(counts[counts > 0].sort().values)
+        ascending = exact(counts[counts > 0].sort().values)
         # Items without recommendations come first and add nothing.
-        place = torch.arange(self.num_items - filled.shape[0] + 1, self.num_items + 1, device=counts.device)
-        return ((2 * place - self.num_items - 1) * filled).sum() / (self.num_items * filled.sum())
+        place = torch.arange(self.num_items - ascending.shape[0] + 1, self.num_items + 1, device=counts.device)
+        return ((2 * place - self.num_items - 1) * ascending).sum() / (self.num_items * ascending.sum())
 
 
 class Entropy(ItemCounts):
@@ -123,7 +123,7 @@ class Entropy(ItemCounts):
 
     @property
     def unit(self) -> float:
-        """In nats."""
+        """What one of the unit of the value is in nats: log b, or log N where it is normalized."""
         return math.log(self.num_items if self.normalized else self.base)
 
     @property
@@ -131,9 +131,9 @@ class Entropy(ItemCounts):
         return 0.0, math.log(self.num_items) / self.unit
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:  # noqa: ARG002
-        filled = exact(counts[counts > 0])
-        total = filled.sum()
-        nats = (filled / total * (total / filled).log()).sum()
+        above_zero = exact(counts[counts > 0])
+        total = above_zero.sum()
+        nats = (above_zero / total * (total / above_zero).log()).sum()
         return torch.where(total > 0, nats / self.unit, float("nan"))
 
 
@@ -143,10 +143,10 @@ class Personalization(ItemCounts):
     .. math:: \text{Personalization@K} = 1 - \frac{\sum_i c_i (c_i - 1)}{K\, U (U - 1)},
               \qquad c_i = \text{lists that hold item } i
 
-    The overlap of two lists is the number of items that they share, divided by K (by N where that is less): for full
-    lists the cosine of the two sets. No pair is looked at: an item that c lists hold is shared by c (c - 1) ordered
-    pairs. A place that a short list leaves empty is shared with nobody. The U users are those with a list that is not
-    empty.
+    The overlap of two lists is the number of items that they share, divided by K (by N where that is less). For full
+    lists this is the cosine of the two sets. An item that c lists hold is shared by c (c - 1) ordered pairs, so no pair
+    is looked at. A place that a short list leaves empty is shared with nobody. U is the number of users whose list is
+    not empty.
 
     Undefined: nan for fewer than two such users.  Range: [0, 1], higher is more personal.
     Source: T. Zhou, Z. Kuscsik et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS
@@ -162,8 +162,8 @@ class Personalization(ItemCounts):
     higher_is_better = True
 
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:
-        filled, users = exact(counts), exact(n_lists)
-        overlap = (filled * (filled - 1)).sum() / (self.width * users * (users - 1))
+        holders, users = exact(counts), exact(n_lists)
+        overlap = (holders * (holders - 1)).sum() / (self.width * users * (users - 1))
         return torch.where(users > 1, 1 - overlap, float("nan"))
 
 

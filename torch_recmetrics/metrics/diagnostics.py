@@ -1,4 +1,4 @@
-"""Whether scores can be trusted to rank at all: values that hang on the order of equal scores, and collapsed lists."""
+"""Whether scores can be trusted to rank at all: values that the order of equal scores decides, and collapsed lists."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TieRate(RelevanceMeans):
 
 
 def check_warn_above(name: str, value: Any) -> None:
-    """Refuse what is no share."""
+    """Refuse what is neither a share nor None."""
     if value is not None and not isinstance(value, int | float):
         raise TypeError(f"`{name}` must be a number or None, got {type(value).__name__}")
     if value is not None and not 0 <= value <= 1:
@@ -94,8 +94,7 @@ class CollapseRate(RelevanceMeans):
     def compute(self) -> Tensor:
         """The weighted share of collapsed users, 0-dim float64; nan where there is nothing to count."""
         value: Tensor = super().compute()
-        looks = self.aggregation == "mean" and "collapse" not in self._warned
-        if looks and self.warn_above is not None and bool(value > self.warn_above):
+        if self.aggregation == "mean" and self.warn_above is not None and bool(value > self.warn_above):
             self.warn_once(
                 "collapse",
                 f"{float(value):.1%} of the users have {self.top_k} equal best scores or fewer than {self.top_k} "

@@ -1,7 +1,7 @@
-r"""What a policy would have earned that was not run, from the log of another.
+r"""What another policy would have earned, from the log of the one that ran.
 
-Notation: row i was shown with the probability :math:`p_i` by the logging policy and would be with :math:`\pi_i` by the
-new one; its reward is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi_i / p_i`.
+Notation: the logging policy showed what stands in row i with the probability :math:`p_i`, the new policy would show it
+with :math:`\pi_i`. The reward of the row is :math:`r_i`, its weight :math:`v_i`, and :math:`w_i = \pi_i / p_i`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
 from torch_recmetrics.core.ranking.ties import DISCOUNTS
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.reward_sums import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT, RewardSums
 
@@ -32,22 +33,29 @@ READS = {
 }
 
 
-def which(*columns: int) -> Tensor:
-    """(5,) 1 for these columns, 0 for the others."""
+def columns_mask(*columns: int) -> Tensor:
+    """(5,) float64: 1 for these columns of the sums, 0 for the others."""
     chosen = torch.zeros(COLUMNS, dtype=torch.float64, device="cpu")
     chosen[list(columns)] = 1
     return chosen
 
 
-def terms(rows: LoggedRows, weight: Tensor, expected: Tensor | float, reward: Tensor) -> Tensor:
-    """(M, 5): the columns of rows, from their weights w, what the model expects, and w times the reward."""
+def terms(rows: LoggedRows, ratio: Tensor, expected: Tensor | float, reward: Tensor) -> Tensor:
+    """(M, 5): the columns of the sums for each row.
+
+    Args:
+        rows: whose weights v multiply all columns.
+        ratio: (M,) w.
+        expected: (M,) what the model expects of the new policy.
+        reward: (M,) w times the reward.
+    """
     own = rows.weights
-    weighed = own * weight
+    weighed = own * ratio
     return torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
 
 
 def logged_rows(metric: RewardSums, given: dict[str, Any], needed: Sequence[str], why: str, ndim: int) -> LoggedRows:
-    """The rows of an update, whose values are yet to be checked; `why` says why one that is `needed` may not lack."""
+    """The rows of an update, whose values are yet to be checked; `why` says why an argument is `needed`."""
     for name in needed:
         if given.get(name) is None:
             raise ValueError(f"`{name}` is missing: {why}")
@@ -135,8 +143,16 @@ class OffPolicyValue(RewardSums):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = {"reward": reward, "logged": logged, "policy": policy, "expected": expected}
-        given |= {"expected_policy": expected_policy, "indexes": indexes, "weights": weights, "sample_ids": sample_ids}
+        given = {
+            "reward": reward,
+            "logged": logged,
+            "policy": policy,
+            "expected": expected,
+            "expected_policy": expected_policy,
+            "indexes": indexes,
+            "weights": weights,
+            "sample_ids": sample_ids,
+        }
         self.add_rows(given)
 
     def rows_of(self, given: dict[str, Any]) -> LoggedRows:
@@ -145,9 +161,14 @@ class OffPolicyValue(RewardSums):
         return logged_rows(self, given, (*self.needed, *READS[self.estimator]), why, ndim=1)
 
     def with_rows(self, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        sums, options = (self.state("scatter"), self.state("largest")), (self.max_weight, self.switch)
-        rows = self.rows_of(given)
-        added = rows.add_to(*sums, READS[self.estimator], *options, validate_args=self.validate_args)
+        added = self.rows_of(given).add_to(
+            self.state("scatter"),
+            self.state("largest"),
+            READS[self.estimator],
+            self.max_weight,
+            self.switch,
+            validate_args=self.validate_args,
+        )
         return super().with_rows(given) if added is None else added
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -157,22 +178,22 @@ class OffPolicyValue(RewardSums):
         column = rows.columns
         weight = column["policy"] / column["logged"]
         used = weight if self.max_weight is None else weight.clamp(max=self.max_weight)
-        reward, expected = column["reward"], column.get("expected_policy", 0.0)
-        if "expected" in READS[self.estimator]:
-            reward = reward - column["expected"]
-        elif not READS[self.estimator]:
-            expected = 0.0
+        read = READS[self.estimator]
+        expected = column["expected_policy"] if "expected_policy" in read else 0.0
+        reward = column["reward"] - column["expected"] if "expected" in read else column["reward"]
         if self.switch is not None:
             reward = torch.where(weight <= self.switch, reward, 0)
         return terms(rows, used, expected, used * reward), rows.indexes, rows.sample_ids
 
     def parts(self) -> list[tuple[Tensor, int]]:
         return {
-            "ips": [(which(REWARD), ROWS)],
-            "snips": [(which(REWARD), WEIGHT)],
-            "dm": [(which(EXPECTED), ROWS)],
-            "sndr": [(which(EXPECTED), ROWS), (which(REWARD), WEIGHT)],
-        }.get(self.estimator, [(which(EXPECTED, REWARD), ROWS)])
+            "ips": [(columns_mask(REWARD), ROWS)],
+            "snips": [(columns_mask(REWARD), WEIGHT)],
+            "dm": [(columns_mask(EXPECTED), ROWS)],
+            "dr": [(columns_mask(EXPECTED, REWARD), ROWS)],
+            "sndr": [(columns_mask(EXPECTED), ROWS), (columns_mask(REWARD), WEIGHT)],
+            "switch-dr": [(columns_mask(EXPECTED, REWARD), ROWS)],
+        }[self.estimator]
 
 
 class SlateOffPolicyValue(RewardSums):
@@ -181,9 +202,9 @@ class SlateOffPolicyValue(RewardSums):
     .. math:: \frac{\sum_i v_i \sum_k d_k W_{ik} r_{ik}}{\sum_i v_i}, \qquad
         W_{ik} = w_{ik}, \quad \prod_{j \le k} w_{ij} \quad \text{or} \quad \prod_j w_{ij}
 
-    A slate has rewards at K places; d is the ``discount`` of a place. What the reward at a place depends on decides
-    what is weighed: on this place alone (``"independent"``), on it and those above (``"cascade"``), or on the whole
-    slate (``"standard"``). The more it may depend on, the less bias and the more spread.
+    A slate has rewards at K places; d is the ``discount`` of a place. W, the weight of a place, follows from what its
+    reward may depend on: this place alone (``"independent"``), it and those above (``"cascade"``), or the whole slate
+    (``"standard"``). The more it may depend on, the less bias and the more spread.
 
     Undefined: nan without rows.  Range: any number; higher is better.
     Source: J. McInerney et al., Counterfactual evaluation of slate recommendations with sequential reward interactions,
@@ -242,8 +263,16 @@ class SlateOffPolicyValue(RewardSums):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = {"reward": reward, "logged": logged, "policy": policy, "mask": mask}
-        self.add_rows(given | {"indexes": indexes, "weights": weights, "sample_ids": sample_ids})
+        given = {
+            "reward": reward,
+            "logged": logged,
+            "policy": policy,
+            "mask": mask,
+            "indexes": indexes,
+            "weights": weights,
+            "sample_ids": sample_ids,
+        }
+        self.add_rows(given)
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         rows = logged_rows(self, given, self.needed, "each place of a slate has one", ndim=2)
@@ -278,7 +307,7 @@ class SlateOffPolicyValue(RewardSums):
             rule = "`discount` must be finite and not below 0"
             broken = ~counts.isfinite() | (counts < 0)
             check.refuse(broken, lambda place: f"{rule}, got {counts[place].item()!r} at place {place + 1}")
-        return counts
+        return exact(counts)
 
     def parts(self) -> list[tuple[Tensor, int]]:
-        return [(which(REWARD), ROWS)]
+        return [(columns_mask(REWARD), ROWS)]

@@ -18,7 +18,7 @@ from torch_recmetrics.state.user_means import CUTOFF
 __all__ = ["Novelty", "Popularity", "TailShare"]
 
 
-# What a product such as 0.1 * 30 may miss the number by that it stands for.
+# A share of a total is off by less than this part of it: 0.1 * 30 is 3.0000000000000004.
 ROUNDING = 1e-12
 
 
@@ -126,7 +126,7 @@ class Popularity(ItemValueMeans):
         return 0.0, 1.0 if self.normalized else None
 
     def item_values(self) -> Tensor:
-        counts = exact(self.item_counts).clone()
+        counts = exact(self.item_counts).clone()  # not the user's own tensor
         if not self.normalized:
             return counts
         total, n_items = counts.sum(), counts.shape[0]
@@ -178,4 +178,4 @@ class TailShare(ItemValueMeans):
         ascending = counts.sort().values
         held = (ascending if self.tail_of == "interactions" else ascending.new_ones(ascending.shape)).cumsum(0)
         last = (held < held[-1] * self.tail * (1 - ROUNDING)).sum()
-        return (counts <= ascending[last.reshape(1)]).to(counts.dtype)
+        return (counts <= ascending[last.reshape(1)]).to(counts.dtype)  # an index without a dimension would be read

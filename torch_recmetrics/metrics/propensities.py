@@ -1,4 +1,4 @@
-r"""How likely items were to be observed: the propensities that undo what popularity chose."""
+"""How likely items were to be observed: the propensities that undo what popularity chose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ check_gamma = check.number_check("a finite number >= -1", least=-1, below=math.i
 
 
 def checked_counts(name: str, counts: Any) -> Tensor:
-    """(N,) float64 counts of items, one of them above 0."""
+    """(N,) float64: the counts of N items, at least one of them above 0; refused where they are not."""
     counts = check.plain_tensor(name, counts)
     check.check_tensor(name, counts, ndim=1)
     wide = exact(counts)
@@ -31,7 +31,8 @@ def popularity_propensities(item_counts: Tensor, gamma: float = 2.0) -> Tensor:
 
     .. math:: P_i = \left( \frac{n_i}{\max_j n_j} \right)^{(\gamma + 1) / 2}
 
-    An item that was never observed has 0: a metric refuses it where it is relevant.
+    An item that was never observed has 0: a metric refuses it where it is relevant. With a gamma of -1 popularity
+    decides nothing, and every item has 1.
 
     Args:
         item_counts: (N,) how often each item was observed, in the training data.
@@ -68,7 +69,8 @@ def estimate_gamma(item_counts: Tensor, recommended_counts: Tensor) -> float:
     Source: L. Yang et al., RecSys 2018, section 4.3.
 
     Raises:
-        ValueError: for counts of other lengths, and where fewer than two counts differ.
+        ValueError: for counts of other lengths, and where the items that were both observed and recommended have one
+            count.
 
     >>> import torch
     >>> estimate_gamma(torch.tensor([1, 10, 100]), torch.tensor([2, 200, 20_000]))
@@ -78,8 +80,7 @@ def estimate_gamma(item_counts: Tensor, recommended_counts: Tensor) -> float:
     check.check_shape("recommended_counts", shown, tuple(counts.shape), "`item_counts`")
     both = (counts > 0) & (shown > 0)
     x, y = counts[both].log(), shown[both].log()
-    x = x - x.mean()
-    spread = float(x @ x)
-    if not spread:
+    if bool((x == x[:1]).all()):
         raise ValueError("`item_counts` must differ between items that were recommended: a slope needs two of them")
-    return float(x @ (y - y.mean())) / spread
+    x = x - x.mean()
+    return float(x @ (y - y.mean()) / (x @ x))

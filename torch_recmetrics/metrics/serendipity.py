@@ -76,7 +76,8 @@ class Unexpectedness(ItemValueMeans):
         _, place, sizes = torch.unique(-counts, return_inverse=True, return_counts=True)
         if self.expected == "rank":
             return exact(torch.where(counts > 0, place + 1, counts.shape[0] + 1))
-        return exact((sizes.cumsum(0) - sizes)[place] + 1)  # one more than the items that have been met more often
+        # One more than the number of items that have been met more often.
+        return exact((sizes.cumsum(0) - sizes)[place] + 1)
 
     @staticmethod
     def measure(
@@ -86,7 +87,7 @@ class Unexpectedness(ItemValueMeans):
         table: ItemTable,
         expected: str,
         num_expected: int | None,
-        needs_target: bool,  # as for serendipity: then irrelevant items count 0
+        needs_target: bool,  # True for serendipity, to which irrelevant items count 0
     ) -> Tensor:
         places = values_of(table, stats.items(cutoffs))
         counted = exact(stats.ranking.relevance[:, : places.shape[1]] > 0) if needs_target else torch.ones_like(places)
@@ -95,8 +96,9 @@ class Unexpectedness(ItemValueMeans):
             return mean_of_items(stats, cutoffs, (places - rank).clamp(min=0) / table.n_items * counted)
         if num_expected is not None:
             return mean_of_items(stats, cutoffs, (places > num_expected) * counted)
-        values = [((places > (cutoff or 0)) * counted)[:, :cutoff] for cutoff in cutoffs]
-        return torch.cat([mean_of_items(stats, cutoffs[n : n + 1], value) for n, value in enumerate(values)], 1)
+        # Each cutoff is E itself, so no cutoff is None here.
+        own = [mean_of_items(stats, (k,), ((places > (k or 0)) * counted)[:, :k]) for k in cutoffs]
+        return torch.cat(own, 1)
 
 
 class Serendipity(Unexpectedness):

@@ -21,7 +21,10 @@ class SortedRows:
     """Rows in ascending order of their first column, the number of the user, read as they are asked for.
 
     Args:
-        batches: of Arrow.
+        batches: record batches of Arrow.
+
+    Attributes:
+        n_rows: how many rows have been read.
     """
 
     def __init__(self, batches: Iterator[Any]) -> None:
@@ -38,7 +41,7 @@ class SortedRows:
         return [from_dlpack(column) for column in batch.columns]
 
     def complete_below(self, number: int) -> int:
-        """Read on until all rows of some user from `number` on are there; the users below the result are complete."""
+        """Read on until all rows of this user are there; of all users below the result they are."""
         while self._coming is not None:
             if (first := int(self._coming[0][0])) > number:
                 return first
@@ -58,14 +61,14 @@ class SortedRows:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of B users in a row, those of each user together."""
+    """The rows of B users with consecutive numbers, those of each user together."""
 
-    starts: Tensor  # (B + 1,) int64: where the rows of each user begin
-    columns: list[Tensor]
+    starts: Tensor  # (B + 1,) int64: where the rows of each user begin, and where the last ones end
+    columns: list[Tensor]  # (rows,) each; none where there is no row
 
     @classmethod
     def of(cls, columns: list[Tensor], first: int, below: int) -> Rows:
-        """Of the users `first` to `below`; the first column is their number, and is left out."""
+        """Of the users from `first` on, `below` left out; the first column is their number, and is taken off."""
         if not columns:
             return cls(torch.zeros(below - first + 1, dtype=torch.int64), [])
         return cls(torch.searchsorted(columns[0], torch.arange(first, below + 1)), columns[1:])
@@ -73,15 +76,15 @@ class Rows:
     @property
     def counts(self) -> Tensor:
         """(B,) how many rows each user has."""
-        return self.starts[1:] - self.starts[:-1]
+        return self.starts.diff()
 
     def part(self, start: int, end: int) -> Rows:
-        """Those of some of the users."""
+        """The rows of the users from `start` on, `end` left out, by their places."""
         rows = slice(int(self.starts[start]), int(self.starts[end]))
         return Rows(self.starts[start : end + 1] - self.starts[start], [column[rows] for column in self.columns])
 
     def padded(self, fills: Sequence[int]) -> list[Tensor]:
-        """(B, W) for each column, W being the most rows of a user; a view where all have as many."""
+        """Each column as (B, W), W being the most rows of a user; a view where all users have as many."""
         counts = self.counts
         columns = self.columns or [torch.zeros(0, dtype=torch.int64) for _ in fills]
         if bool((counts == counts[0]).all()):
@@ -90,7 +93,7 @@ class Rows:
 
 
 def batches_of(lists: SortedRows, truth: SortedRows, first: int, below: int) -> Iterator[tuple[int, Rows, Rows]]:
-    """The users from `first` to `below`, some at a time: number of the first, lists, what is relevant."""
+    """The users from `first` on, `below` left out, some at a time: number of the first, lists, what is relevant."""
     at = first
     while at < below:
         end = min(lists.complete_below(at), below)
@@ -105,7 +108,7 @@ def batches_of(lists: SortedRows, truth: SortedRows, first: int, below: int) -> 
 
 
 def fitting_users(*counts: Tensor) -> int:
-    """How many users, one at least, have tables of bounded size."""
+    """How many of the first users fit into tables of bounded size, one at least; `counts` are (B,) rows of each."""
     size = min(BATCH_USERS, counts[0].shape[0])
     users = torch.arange(1, size + 1)
     for own in counts:

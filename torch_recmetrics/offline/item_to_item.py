@@ -59,13 +59,14 @@ MEANING = {
     "hit_rate": "share of the events with an item found",
 }
 OF_USERS = "mean over users of: "  # how the definition of a mean over users begins
-# Beyond them time and memory grow with the square: what is meant is a typo.
+# Time and memory grow with the square of both: larger numbers are taken for a typo.
 check_horizon = check.number_check("an integer from 1 to 1,000", int, least=1, most=1_000)
 check_cutoff = check.number_check("an integer from 1 to 65,536", int, least=1, most=1 << 16)
 ROWS_AT_ONCE = 2**18  # of DuckDB
 ELEMENTS_AT_ONCE = 2**22  # of a table of ranks
-NUMBERS = "event, start, size, length, grade"  # of what an event has to find
-KEYS = "event, start, size, length, grade DESC"  # equal rows are the same: sums are to the last bit
+NUMBERS = "event, start, size, length, grade"  # of an item that an event has to find
+# The order of the rows of a user. It leaves only equal rows in any order, so sums are the same to the last bit.
+KEYS = "event, start, size, length, grade DESC"
 
 
 @with_notes
@@ -200,7 +201,7 @@ def item_to_item(
 
 
 def relevance_column(log: Source, relevance: str | None, gain: str) -> Column:
-    """What an event is worth; no gain can be worked out of a relevance that is too large."""
+    """The relevance of an event; one too large for the gain is refused."""
     if relevance is None:
         return Column("CAST(1 AS DOUBLE)")
     most = check.LARGEST_EXPONENTIAL_RELEVANCE
@@ -209,7 +210,7 @@ def relevance_column(log: Source, relevance: str | None, gain: str) -> Column:
 
 
 def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:
-    """What is asked for; ValueError for what nobody can ask for."""
+    """What is asked for; ValueError for an option that is no such thing."""
     cutoffs = [check.plain_number(k) for k in (top_k if isinstance(top_k, list | tuple | range) else [top_k])]
     if not cutoffs:
         raise ValueError("`top_k` must have one cutoff or more, got none")
@@ -247,6 +248,31 @@ def measured(work: Workspace, plan: Plan) -> Part:
     return Part({"users": len(ids)}, sums={"sums": torch.stack(sums), "popularity": by_popularity}, users=table)
 
 
+def measured_by_workers(
+    work: SparkWorkspace, plan: Plan, user: str, memory_limit: str | None, path: str | None
+) -> Part:
+    """The same of Spark's view `each`; `path` is the folder to which the workers write the values of the users."""
+
+    def count(rows: Any) -> Part:
+        with Workspace(memory_limit, threads=1) as own:
+            own.connection.register("received", rows)
+            own.table("found", "SELECT * FROM received")
+            return measured(own, plan)
+
+    def add(parts: list[dict[str, Any]]) -> dict[str, Any]:
+        sums, counts = (torch.stack([part[name] for part in parts]) for name in ("sums", "popularity"))
+        return {"sums": combined(sums), "popularity": counts.sum(0)}
+
+    work.gather("each", "user_id")
+    found = work.query(found_sql(plan))
+    parts = Parts(work, found, count, add)
+    total = parts.total
+    if not total.counts:  # nobody has an event with something to find
+        return count(found.limit(0).toArrow())
+    total.users = parts.users_here(total.counts["users"], path, user)
+    return total
+
+
 def ratios_of(sums: Tensor, cutoffs: Sequence[int]) -> dict[str, tuple[Tensor, Tensor]]:
     """Name -> (U,) numerators and (U,) denominators, of what :func:`sums_of_rows` gives."""
     at_cutoffs, (events, relevant) = [], sums[:, :2].unbind(1)
@@ -258,12 +284,13 @@ def ratios_of(sums: Tensor, cutoffs: Sequence[int]) -> dict[str, tuple[Tensor, T
 
 
 def sums_of_rows(work: Workspace, sql: str, n_groups: int, plan: Plan) -> Tensor:
-    """(groups, 2 + cutoffs * 5): events, items to find, and the sums of each group, by the number of it.
+    """(groups, 2 + cutoffs * 5) float64: the events of each group, the items that they have to find, and :data:`SUMS`.
 
     Args:
         work: the database.
-        sql: of rows in the order of their group, which is their first column, and of their events.
-        n_groups: how many groups there are.
+        sql: of rows (group, event, start, size, length, grade, n) in the order of group and event; n is how many equal
+            events the row stands for.
+        n_groups: how many groups there are, numbered from 0.
         plan: what is asked for.
     """
     rows, below = SortedRows(work.stream(sql, ROWS_AT_ONCE)), 0
@@ -276,7 +303,7 @@ def sums_of_rows(work: Workspace, sql: str, n_groups: int, plan: Plan) -> Tensor
 
 
 def sums_of(columns: Sequence[Tensor], n_groups: int, plan: Plan) -> Tensor:
-    """The same of some of the rows, by their columns."""
+    """The same of some of the rows, by their columns; their groups are numbered from 0."""
     group, event, start, size, length, grade, n = columns
     first = run_starts(group, event) if plan.horizon > 1 else torch.ones_like(group, dtype=torch.bool)
     entries = Entries(first.cumsum(0) - 1, start, size, None, grade)
@@ -286,7 +313,7 @@ def sums_of(columns: Sequence[Tensor], n_groups: int, plan: Plan) -> Tensor:
 
 
 def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:
-    """(E, cutoffs * 5): what each event adds to :data:`SUMS`; of a list without a hit, only what was recommended."""
+    """(E, cutoffs * 5): what each event adds to :data:`SUMS`; where no item is found, only what was recommended."""
     found = torch.zeros((lengths.shape[0], len(plan.cutoffs), len(SUMS)), dtype=torch.float64)
     found[:, :, SUMS.index("retrieved")] = torch.minimum(lengths.unsqueeze(1), torch.tensor(plan.cutoffs)).double()
     hit = torch.zeros(lengths.shape[0], dtype=torch.bool)
@@ -295,7 +322,7 @@ def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:
     if not len(events):
         return found.flatten(1)
     chosen, kind = events, torch.arange(len(events))
-    if plan.horizon == 1:  # the value of an event follows from its rank, and few ranks are different
+    if plan.horizon == 1:  # the values of an event follow from three numbers, and few of these triples are different
         kinds = torch.stack([entries.start[events], entries.size[events], lengths[events]])
         order = torch.from_numpy(np.lexsort(kinds.numpy()))
         first = run_starts(*kinds[:, order])
@@ -306,7 +333,7 @@ def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:
 
 
 def ranked_sums(entries: Entries, lengths: Tensor, events: Tensor, plan: Plan) -> Tensor:
-    """(B, cutoffs, 5): what some of the events add to :data:`SUMS`."""
+    """(B, cutoffs, 5): what some of the events, by (B,) their numbers, add to :data:`SUMS`."""
     place = torch.full_like(lengths, -1)
     place[events] = torch.arange(len(events))
     own = entries.pick(place[entries.users] >= 0)
@@ -328,7 +355,10 @@ def ranked_sums(entries: Entries, lengths: Tensor, events: Tensor, plan: Plan) -
 
 
 def recall_by_popularity(work: Any, sums: Tensor, plan: Plan) -> dict[str, dict[str, float]]:
-    """Metric -> items by how often they were taken -> the share of the events with one of them whose list has it."""
+    """Metric -> group of items, by how often they were taken -> the share of the events to find one that do.
+
+    `sums` are ``"popularity"`` of :func:`measured`.
+    """
     groups = work.rows("SELECT popularity, min(n), max(n) FROM popularities GROUP BY 1 ORDER BY 1")
     names = {
         group: f"{low:,}" if low == high else f"{low:,} to {high:,}" for group, low, high in groups if sums[group, 0]
@@ -350,28 +380,3 @@ def definitions_of(plan: Plan) -> dict[str, str]:
             meaning = whose + MEANING[name].format(gain=plan.gain)
             found |= {f"{prefix}{name}@{k}": f"{meaning}; top_k={k}, {options}" for k in plan.cutoffs}
     return found
-
-
-def measured_by_workers(
-    work: SparkWorkspace, plan: Plan, user: str, memory_limit: str | None, path: str | None
-) -> Part:
-    """The same of Spark's view `each`; `path` is where the workers write the values of the users."""
-
-    def count(rows: Any) -> Part:
-        with Workspace(memory_limit, threads=1) as own:
-            own.connection.register("received", rows)
-            own.table("found", "SELECT * FROM received")
-            return measured(own, plan)
-
-    def add(parts: list[dict[str, Any]]) -> dict[str, Any]:
-        sums, counts = (torch.stack([part[name] for part in parts]) for name in ("sums", "popularity"))
-        return {"sums": combined(sums), "popularity": counts.sum(0)}
-
-    work.gather("each", "user_id")
-    found = work.query(found_sql(plan))
-    parts = Parts(work, found, count, add)
-    total = parts.total
-    if not total.counts:  # nobody has an event with something to find
-        return count(found.limit(0).toArrow())
-    total.users = parts.users_here(total.counts["users"], path, user)
-    return total

@@ -30,14 +30,19 @@ def count_users(
     *,
     numbered: bool = True,
 ) -> tuple[dict[str, int], int]:
-    """Count the users of this process; InputError names the row of what the metrics refuse.
+    """Take the users of this process to the metrics; InputError names the row of what these refuse.
 
-    Metrics that keep the values of users, or their profiles, get their numbers, unless these are `numbered` in a part
-    of the users only.
+    Args:
+        tables: whose users and items have numbers.
+        collection: the metrics.
+        collector: notes the values of users; None where nobody asks for them.
+        weights: (U,) of all users; None where all are 1.
+        advance: is called with the number of users that are done.
+        numbered: whether metrics that read the numbers of users get them.
 
     Returns:
-        What all processes have met: users whom no row of a list names, users with no row of the truth that the metrics
-        take for relevant, and rows that were read of the lists and of the truth; and the rows of the longest list.
+        Counts of all processes: users without a list, users without anything that the metrics take for relevant, and
+        the rows that were read of the lists and of the truth; and the rows of the longest list.
     """
     share, labels, longest = share_of_users(tables.n_users), labels_of(collection), 0
     counts = {"users_without_list": 0, "users_without_relevant_items": 0}
@@ -88,7 +93,7 @@ def is_relevant(arguments: dict[str, Tensor], labels: Labels) -> Tensor:
 
 
 def refuse_equal_ranks(listed: Rows) -> None:
-    """ValueError for a list in which two items have one rank; they stand beside each other."""
+    """ValueError for a list in which two items have one rank; rows are in the order of the ranks."""
     if listed.columns:
         ranks = listed.columns[1]
         again = ranks[1:] == ranks[:-1]
@@ -108,16 +113,16 @@ def measured(
     progress: bool = False,
     numbered: bool = True,
 ) -> Part:
-    """Measure the users of tables; of slices the sums have ``"slices"``, of users ``"digests"``.
+    """Measure the users of tables. The part has their sums of slices in ``"slices"``, and ``"digests"`` of the tables.
 
     Args:
         tables: whose users and items have numbers.
-        collection: the metrics, which count them.
-        listed: what was counted of the lists.
-        keep_users: whether there is to be the value of every user.
-        kept_ranks: how much of each list is kept beside it.
+        collection: the metrics, which count the users.
+        listed: name -> how many, what was counted of the lists before.
+        keep_users: whether the part is to have the values of every user.
+        kept_ranks: how many ranks of each list it has beside these.
         progress: show a bar.
-        numbered: whether the numbers of the users are theirs, not those in a part of the tables.
+        numbered: whether the numbers of the users are those among all users; not where the tables are a part of more.
     """
     wanted = any(map(has_users, collection.values())) and (keep_users or tables.slices is not None)
     collector = UserCollector(collection, tables.n_users, kept_ranks) if wanted else None
@@ -142,7 +147,7 @@ def measured(
 
 
 def table_of_users(tables: Tables, collector: UserCollector, weights: Tensor | None) -> Any:
-    """The users with what the collector has of them."""
+    """A table of Arrow: ids, weights and what the collector has, a row for each user."""
     pyarrow = needed("pyarrow", "values of users")
     weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
     columns = {ID: tables.ids_of("users")}
@@ -156,7 +161,7 @@ def table_of_users(tables: Tables, collector: UserCollector, weights: Tensor | N
 
 @contextmanager
 def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], object]]:
-    """What is called with the number of users that are done."""
+    """A bar, and what moves it when it is called with the number of users that are done."""
     if not shown:
         yield lambda _: None
         return
@@ -183,7 +188,7 @@ def share_of_users(n_users: int) -> tuple[int, int]:
 def summed_over_processes(
     counts: dict[str, int], longest: int, collector: UserCollector | None
 ) -> tuple[dict[str, int], int]:
-    """The same of all processes; the collector has the users of all then."""
+    """The counts and the longest list of all processes. The collector gets what the others have of their users."""
     if place_of_process() == (0, 1):
         return counts, longest
     numbers, most = torch.tensor(list(counts.values())), torch.tensor(longest)
@@ -191,7 +196,7 @@ def summed_over_processes(
     distributed.all_reduce(most, distributed.ReduceOp.MAX)
     if collector is not None and (collector.columns or collector.lists.numel()):
         for kept in (collector.values, collector.lists, *collector.totals.values()):
-            distributed.all_reduce(kept)  # 0 for the users of other processes
+            distributed.all_reduce(kept)  # they are 0 for the users of other processes
     return dict(zip(counts, numbers.tolist())), int(most)
 
 

@@ -1,4 +1,4 @@
-"""What training and test data share, and must not."""
+"""What training and test data share and should not."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MEANING = {
     "earlier_events": "rows of the test data earlier than the last of the training data",
     "duplicates": "rows of the test data whose user and item stood in an earlier row of it",
 }
-OWN = "torch_recmetrics_"  # how columns begin that are not of the test data
-USERS, ITEMS, TIMES = ("user_id", "user"), ("item_id", "item"), ("time", "timestamp")  # what is looked for
+OWN = "torch_recmetrics_"  # the names of columns that the queries add to those of the test data begin so
+USERS, ITEMS, TIMES = ("user_id", "user"), ("item_id", "item"), ("time", "timestamp")  # default names, the first found
 
 
 class Overlap:
@@ -140,7 +140,6 @@ def overlap(
         flag_rows(work, sources, columns)
         counts, n_kept = counts_of(work, dropped)
         frames: dict[str, Any] = {kind: work.frame(rows_of(kind, sources[1], user, item)) for kind in KINDS}
-        # Of duplicates the first row stays.
         stay = (
             f"SELECT {columns_of(sources[1])} FROM flags WHERE {stays(dropped)} {in_order(sources[1], f'{OWN}place')}"
         )
@@ -157,7 +156,7 @@ def refuse_two_kinds_of_times(work: Any, sources: Sequence[Source], times: Seque
 
 
 def kinds_of(drop: Any) -> tuple[Kind, ...]:
-    """What is to be dropped; ValueError for what there is not."""
+    """The kinds that are to be dropped; ValueError for an unknown one."""
     if drop is None or isinstance(drop, bool):
         return KINDS if drop else ()
     given = (drop,) if isinstance(drop, str) or not isinstance(drop, Iterable) else tuple(drop)
@@ -168,7 +167,7 @@ def kinds_of(drop: Any) -> tuple[Kind, ...]:
 
 
 def chosen(sources: Sequence[Source], argument: str, column: str | None, names: Sequence[str]) -> str:
-    """The name of a column in all sources."""
+    """The name of a column, which all sources must have: the given one, or the first of `names` that they all have."""
     if column is None:
         column = next((name for name in names if all(name in source.types for source in sources)), names[0])
     for source in sources:
@@ -242,7 +241,7 @@ def rows_of(kind: Kind, test: Source, user: str, item: str) -> str:
 
 
 def in_order(source: Source, place: str) -> str:
-    """SQL that puts rows in their order, where they have one."""
+    """The ORDER BY of rows by their place; "" where they have no order."""
     return "" if source.row == UNORDERED else f"ORDER BY {place}"
 
 

@@ -55,7 +55,7 @@ def page_of(
     template = files("torch_recmetrics.offline").joinpath(TEMPLATE).read_text(encoding="utf-8")
 
     details = content["details"]
-    # Of a sample the metrics are corrected, and what is counted in its rows is not.
+    # Metrics of sampled candidates are estimates for all items; what these pictures show is not.
     among = ", among the sampled candidates" if sampled else ""
     found = {
         "Against the cutoff": cutoff_pictures(content),
@@ -77,18 +77,19 @@ def page_of(
         heading: [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in pictures_of]
         for heading, pictures_of in found.items()
     }
-    page: str = environment.from_string(template).render(
-        content,
-        sections=sections,
-        compared=comparison_table(compared),
-        column=column,
-        definitions=definitions_of(content),
+    return str(
+        environment.from_string(template).render(
+            content,
+            sections=sections,
+            compared=comparison_table(compared),
+            column=column,
+            definitions=definitions_of(content),
+        )
     )
-    return page
 
 
 def by_stem(names: Iterable[str]) -> dict[str, dict[float, str]]:
-    """Metric -> its names by their cutoffs, infinity for the whole list."""
+    """Metric -> cutoff -> its name with that cutoff; infinity for a name without one."""
     stems: dict[str, dict[float, str]] = {}
     for name in names:
         found = CUTOFF.fullmatch(name)
@@ -109,7 +110,7 @@ def cutoff_pictures(content: Mapping[str, Any]) -> Iterator[Picture]:
 
 
 def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
-    """How the users' values lie, of each metric at its largest cutoff."""
+    """A histogram of the values of the users, for each metric at its largest cutoff."""
     if users is None:
         return
     deepest = [own[max(own)] for own in by_stem(users).values()]
@@ -135,8 +136,8 @@ def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "", of: 
         rows = [row for row in rows if math.isfinite(row[1][0])]
         if rows:
             most = pictures.MOST_ROWS
-            part = f"the first {most} of {len(rows):,}" if len(rows) > most else note
-            yield Picture(name, part, pictures.forest(f"{name}{of}", rows))
+            told = f"the first {most} of {len(rows):,}" if len(rows) > most else note
+            yield Picture(name, told, pictures.forest(f"{name}{of}", rows))
 
 
 def roc_pictures(curves: Mapping[str, Mapping[str, Any]], axes: str) -> Iterator[Picture]:
@@ -158,18 +159,14 @@ def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
         ]
         if bars:
             picture = pictures.forest(f"{system}: differences", bars, zero=True, signed=True)
-            grey = f"grey: {p_name(rows[0])} above {1 - rows[0]['level']:.4g}"
+            p = f"p ({rows[0]['correction']})" if rows[0]["correction"] else "p"  # as the table calls what decides
+            grey = f"grey: {p} above {1 - rows[0]['level']:.4g}"
             yield Picture(system, f"difference from {rows[0]['baseline']} with its interval; {grey}", picture)
 
 
 def certainty(row: Mapping[str, Any]) -> str:
-    """The class of a point: whether it is beyond chance, as ``Comparison.plot`` has it."""
+    """The CSS class of a difference: "unsure" where it may be chance, as ``Comparison.plot`` has it."""
     return "" if row["p_corrected"] is not None and row["p_corrected"] <= 1 - row["level"] else "unsure"
-
-
-def p_name(row: Mapping[str, Any]) -> str:
-    """What the table calls the p that decides."""
-    return f"p ({row['correction']})" if row["correction"] else "p"
 
 
 def comparison_table(cells: Iterable[Sequence[str]]) -> list[dict[str, str]]:
@@ -179,7 +176,7 @@ def comparison_table(cells: Iterable[Sequence[str]]) -> list[dict[str, str]]:
 
 
 def definitions_of(content: Mapping[str, Any]) -> dict[str, str]:
-    """The definitions, those of a comparison once for all systems, and pairs of them, that have the same."""
+    """Name -> definition. Systems, or pairs of them, that have the same one share it under the name of the metric."""
     rows = content["details"].get("comparison", [])
     systems = dict.fromkeys(name for row in rows for name in (row["baseline"], row["system"]))
     systems |= {both: None for of_pairs in content["details"].get("agreement", {}).values() for both in of_pairs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -97,8 +98,8 @@ class PropensityMeans(RelevanceMeans):
         return None if self.item_weights is None else self.item_weights.table.shape[0]
 
     def requirements(self) -> RankingRequirements:
-        needs = super().requirements()
-        return needs.weighing(self.item_weights) if self.weighs and self.item_weights is not None else needs
+        weights = frozenset() if self.item_weights is None or not self.weighs else frozenset({self.item_weights})
+        return replace(super().requirements(), item_weights=weights)
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         if not self.weighs or self.item_weights is None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.distributed.collectives import gather_counts
+from torch_recmetrics.core.distributed.collectives import gather_vectors
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.scatter import joined, parted, scatter_by, scatter_of, size_of, squares_along
 from torch_recmetrics.state.intervals import Spread, error_of
@@ -81,7 +81,7 @@ class RewardTable(SumTable):
     def sums_everywhere(self, process_group: Any) -> Tensor:
         if self.drawn:
             return super().sums_everywhere(process_group)
-        return joined(gather_counts(self.sums.flatten(), process_group).view(-1, *self.sums.shape))
+        return joined(gather_vectors(self.sums.flatten(), process_group).view(-1, *self.sums.shape))
 
     def spreads(self) -> dict[str, Spread]:
         return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}
@@ -251,7 +251,7 @@ class RewardSums(RowMetric):
 
     def exchange(self, process_group: Any) -> None:
         _, n_pieces = self.agreed(len(self.state("terms")), group=process_group)
-        parts = gather_counts(torch.cat(self.totals(Ranks(n_pieces > 0, process_group))), process_group)
+        parts = gather_vectors(torch.cat(self.totals(Ranks(n_pieces > 0, process_group))), process_group)
         self.set_state("scatter", joined(parts[:, :-1]))
         self.set_state("largest", parts[:, -1].amax().reshape(1))
         self.keep_only()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.relevance import are_distinct, columns_of
+from torch_recmetrics.core.layouts.relevance import columns_of, known_sound
 
 pytest.importorskip("numba")
 # 128 slots are taken for rows of three ids: those of the second kind meet in one.
@@ -39,7 +39,7 @@ def test_rows_that_hold_an_id_twice(known: Tensor) -> None:
             items = [item for item in row if item >= 0]
             seen.add(len(set(items)) == len(items))
             # Rows before it leave their ids in the table.
-            assert are_distinct(torch.tensor([[-1] * width, known[:width].tolist(), row]), None) == (
+            assert known_sound(torch.tensor([[-1] * width, known[:width].tolist(), row]), None) == (
                 len(set(items)) == len(items)
             )
         assert seen == ({True, False} if width > 1 else {True})
@@ -47,5 +47,5 @@ def test_rows_that_hold_an_id_twice(known: Tensor) -> None:
 
 def test_ids_that_are_no_items() -> None:
     for item, sound in ((-2, False), (-1, True), (0, True), (6, True), (7, False)):
-        assert are_distinct(torch.tensor([[3, item], [3, 4]]), 7) == sound
-        assert are_distinct(torch.tensor([[3, 4], [3, item]]), 7) == sound
+        assert known_sound(torch.tensor([[3, item], [3, 4]]), 7) == sound
+        assert known_sound(torch.tensor([[3, 4], [3, item]]), 7) == sound

@@ -257,11 +257,11 @@ def test_unknown_arguments_are_named() -> None:
 def test_relevance_below_zero_that_no_check_saw_is_not_relevant() -> None:
     """Nor does it change what is: item 0 has relevance 2."""
     target = torch.tensor([[2.0, -1.0, 1.0], [0.0, 1.0, 2.0]])
-    metric = torch_recmetrics.NDCG(3, validate_args=False)
-    metric.update(PREDS, target)
-    assert torch.equal(
-        metric.compute(), updated(torch_recmetrics.NDCG(3), preds=PREDS, target=target.clamp(min=0)).compute()
-    )
+    expected = updated(torch_recmetrics.NDCG(3), preds=PREDS, target=target.clamp(min=0)).compute()
+    rows = {"preds": PREDS.flatten(), "target": target.flatten(), "indexes": torch.tensor([0, 0, 0, 1, 1, 1])}
+    for update in ({"preds": PREDS, "target": target}, rows):
+        metric = updated(torch_recmetrics.NDCG(3, validate_args=False), **update)
+        assert torch.equal(metric.compute(), expected)
 
 
 def test_checks_that_read_values_can_be_left_out() -> None:

@@ -68,6 +68,14 @@ def test_relevance_is_sorted_along_only_where_it_fits() -> None:
         assert (sorted_rows.order is None) == fits
 
 
+def test_users_may_leave_no_bits_to_relevance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As 2^30 and more do; here of fewer bits in all."""
+    preds, target, users = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1, 0, 1]), torch.tensor([0, 0, 5])
+    expected = functional.reciprocal_rank(preds, target, users)
+    monkeypatch.setattr(layout, "MOST_BITS", 33)
+    assert torch.equal(functional.reciprocal_rank(preds, target, users), expected)
+
+
 @pytest.mark.parametrize(
     ("preds", "target", "weights", "columns"),
     [

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels.runtime import plain, why_not
-from torch_recmetrics.core.layouts.relevance import are_distinct
+from torch_recmetrics.core.layouts.relevance import known_sound
 
 
 def reference(ids: Tensor, n_items: int | None) -> bool:
@@ -33,12 +33,12 @@ def test_sound_rows_are_told_from_others(seed: int) -> None:
                 row, first, second = (int(torch.randint(n, (), generator=generator)) for n in (5, *2 * ids.shape[1:]))
                 wrong = (int(ids[row, first]), -2, n_items or -3)
                 ids[row, second] = wrong[int(torch.randint(3, (), generator=generator))]
-            verdicts.add(are_distinct(ids, n_items))
-            assert are_distinct(ids, n_items) == reference(ids, n_items)
-            assert are_distinct(ids.t().contiguous().t(), n_items) == reference(ids, n_items)
+            verdicts.add(known_sound(ids, n_items))
+            assert known_sound(ids, n_items) == reference(ids, n_items)
+            assert known_sound(ids.t().contiguous().t(), n_items) == reference(ids, n_items)
     assert verdicts == {True, False}
 
 
 def test_without_a_loop_nothing_is_known() -> None:
     with plain():
-        assert not are_distinct(torch.tensor([[0, 1]]), 2)
+        assert not known_sound(torch.tensor([[0, 1]]), 2)

@@ -46,11 +46,17 @@ def test_lists_are_padded(kind: str) -> None:
     assert torch.equal(padded, PADDED) and padded.dtype == torch.int64
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64])
+def test_lists_of_numpys_integers(kind: Any) -> None:
+    assert torch.equal(pad_ids([[kind(3), kind(1)], [kind(7)]]), torch.tensor([[3, 1], [7, -1]]))
+
+
 def test_columns_of_data_frames() -> None:
     pandas = pytest.importorskip("pandas")
     series = pandas.Series(LISTS)
     assert torch.equal(pad_ids(series), PADDED)
     assert torch.equal(pad_ids(series.where([True, False, True])), PADDED)
+    assert torch.equal(pad_ids(pandas.Series([LISTS[0], pandas.NA, LISTS[2]])), PADDED)
     frame = pandas.DataFrame({"user": [1, 1, 1, 3, 3], "item": [3, 1, 2, 7, 2**40]})
     assert torch.equal(pad_ids(frame.groupby("user").item.agg(list)), PADDED[[0, 2]])
 

@@ -1,8 +1,8 @@
 """The AUC of all ranks together. Histograms are summed; of the rows only those of the smaller class travel.
 
-Each rank counts the smaller class of all ranks against its own rows of the larger one, and the counts are summed. Sums
-that are the same on every rank decide each step, so all ranks take the same steps, also one without rows. All ranks
-must call every function.
+Each rank counts the smaller class of all ranks against its own rows of the larger one, and the counts are summed. What
+a step does follows from sums that are the same on every rank, so all ranks take the same steps, also one without rows.
+All ranks must call every function.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import torch.distributed as dist
 
 from torch_recmetrics.core.auc.pairs import Pairs, all_pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, bins_of, distinct_rows, joined
-from torch_recmetrics.core.distributed.collectives import gather_columns, gather_counts, sum_alike, sum_over_processes
+from torch_recmetrics.core.distributed.collectives import gather_columns, gather_vectors, sum_alike, sum_over_processes
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES
 
 
 class Agreed(NamedTuple):
-    """What all ranks know before rows travel."""
+    """What is true of the rows of all ranks together; each rank knows it before rows travel."""
 
     has_sample_ids: bool
     weighted_rows: bool  # whether a row that is kept has a weight
     weighted_tables: bool  # whether a row that is counted in bins has one
-    positives: int  # rows that are kept
-    negatives: int
-    dtypes: list[torch.dtype]  # of all scores
+    positives: int  # of the rows that are kept
+    negatives: int  # likewise
+    dtypes: list[torch.dtype]  # of the scores of all rows
 
     @property
     def kept_dtype(self) -> torch.dtype:
@@ -37,7 +37,7 @@ class Agreed(NamedTuple):
 
 
 def agree(what: str, local: ScoredLabels, has_sample_ids: bool, group: Any) -> Agreed:
-    """One sum over the ranks. Numbers of rows are exact in float64."""
+    """Agree by one sum over the ranks. Numbers of rows are exact in float64."""
     positives = sum(int(part.labels.sum()) for part in local.rows)
     n_rows = sum(part.labels.shape[0] for part in local.rows)
     dtypes = {part.dtype for part in local.rows} | set(local.tables)
@@ -58,8 +58,8 @@ def exchange(
     """The histograms of all ranks beside the rows of this one.
 
     Args:
-        what: the metric whose rows they are, the same on all ranks.
-        local: what this rank holds. With ``everywhere=True`` it counts a sample id once over all ranks: the first row.
+        what: in words, the metric whose rows they are; it must be the same on all ranks.
+        local: gives what this rank holds. With ``everywhere=True`` a sample id counts once over all ranks.
         has_sample_ids: whether rows have sample ids here.
         num_bins: the bins of float32 and float64 scores; None: they are kept.
     """
@@ -87,13 +87,13 @@ def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) ->
     pairs = all_pairs(both.keys, both.labels, both.weights)
     larger = pairs.negatives if label else pairs.positives
     dtype = torch.int64 if both.weights is None else both.weights.dtype
-    of_ranks = gather_counts(torch.tensor([pairs.twice_u, larger], dtype=dtype, device=device), group)
+    of_ranks = gather_vectors(torch.tensor([pairs.twice_u, larger], dtype=dtype, device=device), group)
     twice_u, larger = map(sum, of_ranks.T.tolist())  # Python's integers, which no sum is too large for
     return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives)
 
 
 def rows_here(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Rows:
-    """The rows of this rank. The first has those of the histograms of half precision, the same on every rank."""
+    """The rows of this rank. Rank 0 adds those of the histograms, which are the same on every rank."""
     parts = list(scored_labels.rows)
     if dist.get_rank(group) == 0:
         parts += [distinct_rows(counts, dtype) for dtype, counts in scored_labels.tables.items()]
@@ -102,7 +102,7 @@ def rows_here(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Rows:
 
 
 def gathered(rows: Rows, group: Any) -> Rows:
-    """The rows of all ranks; their keys have one dtype, and all or none have weights, and groups."""
+    """The rows of all ranks. Keys are of one dtype on all ranks; all of them or none have weights, and groups."""
     keys, labels = gather_columns(group, rows.keys, rows.labels)
     more = (None if column is None else gather_columns(group, column)[0] for column in (rows.weights, rows.groups))
     return Rows(keys, labels, *more)

@@ -1,7 +1,7 @@
 """Coarse scores of a whole catalogue, chunk by chunk, with a proven bound of their error.
 
-A matrix product scores many pairs at once, but its bits depend on shape and processor. So it never decides alone: pairs
-within its error of a decision are scored again, one by one.
+A matrix product scores many pairs at once, but its last bits depend on shape and processor. So it never decides alone:
+pairs whose score is within the error of a decision are scored again, one by one.
 """
 
 from __future__ import annotations
@@ -26,42 +26,46 @@ BFLOAT16_ROUNDING = 1.02 * 2**-8
 class ScoreChunk:
     """Coarse scores of the items from `first` on; the next chunk overwrites them.
 
-    For every pair ``|coarse - exact| <= margin + rounding * |coarse|`` and ``<= margin + rounding * |exact|``.
+    For every pair ``|coarse - exact|`` is at most ``margin + rounding * |coarse|``, and at most
+    ``margin + rounding * |exact|``.
     """
 
     first: int
     n_items: int
-    scores: Tensor  # (whole blocks of items, B); -inf where hidden or filled up
+    scores: Tensor  # (n_items rounded up to whole blocks, B); -inf for hidden items and beyond the last one
     margin: Tensor  # (B,)
     rounding: float
 
     def lower_bound(self, scores: Tensor) -> Tensor:
-        """(B, n) a lower bound of the exact scores of pairs with these coarse ones, or of the coarse for exact ones."""
+        """(B, n) what the exact scores are at least, of pairs with these coarse ones; or the other way round."""
         wide = exact(scores)
         return wide - self._error_of(wide) + 0.0  # -0.0 becomes 0.0
 
     def coarse_range(self, exact_scores: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, R) the lowest and the highest coarse score of a pair with this exact score, both above -inf."""
+        """(B, R) the lowest and the highest coarse score that pairs with these exact scores may have; never -inf."""
         error = self._error_of(exact_scores)
         infinity = self.scores.new_full((), float("inf"))
         low, high = (bound.to(self.scores.dtype) for bound in (exact_scores - error, exact_scores + error))
         return low.nextafter(-infinity).clamp(min=torch.finfo(low.dtype).min), high.nextafter(infinity)
 
     def _error_of(self, scores: Tensor) -> Tensor:
-        """How far the other kind of score may be from these (B, n)."""
+        """(B, n) or (B, 1): how far exact scores may be from these coarse ones, or the other way round."""
         margin = self.margin.unsqueeze(1)
         return margin + self.rounding * scores.abs() if self.rounding else margin  # 0 * inf is no number
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedUsers:
-    """The users in one dtype, a buffer for their scores, and what the error of a score is made of."""
+    """The users in one dtype, a buffer for their scores, and the terms of the error of a score.
+
+    The margin of a chunk is ``per_length * length of the longest item + per_bias * largest bias + least``.
+    """
 
     vectors: Tensor  # (B, d)
-    buffer: Tensor  # (whole blocks of items, B)
-    per_length: Tensor  # (B,) for each unit of the longest item's length
+    buffer: Tensor  # (items of a chunk rounded up to whole blocks, B)
+    per_length: Tensor  # (B,)
     least: Tensor  # (B,)
-    per_bias: float  # for each unit of the largest bias
+    per_bias: float
     rounding: float
 
 
@@ -82,7 +86,7 @@ def approx_scores(
         dtype: of the scores; chunks with very large numbers are in float64.
         chunk_size: how many items a chunk has.
         mask: (B, N) bool, True = may be found.
-        by_user: the scores of one user lie together, in pieces and not in blocks.
+        by_user: the scores of one user lie together in memory, and items are rounded up to pieces, not to blocks.
     """
     chunk_size = max(1, min(chunk_size, pairs.n_items))
     block = thresholds.PIECE if by_user else thresholds.ITEM_BLOCK
@@ -117,7 +121,15 @@ def write_scores(
     seen: tuple[Tensor, Tensor] | None,
     mask: Tensor | None,
 ) -> None:
-    """Write the scores of some items; -inf where hidden: `seen` are ascending ids with the users who have seen them."""
+    """Write the scores of some items, -inf where hidden.
+
+    Args:
+        scores: (items, B), which is written.
+        part: which items.
+        users: (B, d) in the dtype of the scores.
+        seen: (S,) ascending ids and (S,) which user has seen each.
+        mask: (B, N) bool, True = may be found.
+    """
     items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
     torch.mm(items.to(users.dtype), users.T, out=scores)
     if pairs.bias is not None:
@@ -139,8 +151,8 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_us
     """
     vectors = directions(pairs.users) if pairs.cosine else pairs.users
     lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
-    users, shape = vectors.to(dtype), (n_items, pairs.n_users)
-    buffer = torch.empty(shape[::-1] if by_user else shape, dtype=dtype, device=users.device)
+    users, n_users = vectors.to(dtype), pairs.n_users
+    buffer = users.new_empty((n_users, n_items)).T if by_user else users.new_empty((n_items, n_users))
     narrow = dtype == torch.bfloat16
     info = torch.finfo(torch.float32 if narrow else dtype)
     # Rounding a sum to nearest errs by half an eps; hardware for narrow factors may truncate: that errs by a whole.
@@ -156,8 +168,7 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_us
         per_length = per_length + 1.001 * (lost + of_items * (lengths + lost))
     # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
     smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
-    least = smallest * (1 + lengths)
-    return PreparedUsers(users, buffer.T if by_user else buffer, per_length + smallest, least, error, rounding)
+    return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + lengths), error, rounding)
 
 
 def whole_blocks(n_items: int, block: int) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores
-from torch_recmetrics.core.distributed.collectives import check_ready, gather_counts
+from torch_recmetrics.core.distributed.collectives import check_ready, gather_vectors
 from torch_recmetrics.core.tensors.devices import bits_float, float_bits
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 
@@ -59,11 +59,11 @@ def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device,
         word = Word(1, *sizes, int(pairs.cosine), user_bits, first, first + pairs.n_items)
     except Exception as refused:
         error = refused
-    words = gather_counts(torch.tensor(word, dtype=torch.int64, device=device), group).tolist()
+    words = gather_vectors(torch.tensor(word, dtype=torch.int64, device=device), group).tolist()
     if error is not None:
         raise error
     _refuse([Word(*numbers) for numbers in words])
-    ids, bits = (torch.cat(list(part), 1) for part in gather_counts(packed, group).unbind(1))
+    ids, bits = (torch.cat(list(part), 1) for part in gather_vectors(packed, group).unbind(1))
     by_id = torch.sort(ids)
     order = torch.sort(bits_float(bits).gather(1, by_id.indices), descending=True, stable=True)
     return order.values[:, : word.top_k], by_id.values.gather(1, order.indices[:, : word.top_k])

@@ -15,8 +15,8 @@ from torch_recmetrics.core.tensors.compact_ids import GOLDEN_MULTIPLIER
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
 from torch_recmetrics.core.tensors.segments import first_of_each
 
-# Numbers that every exchange of a metric begins with, whatever it exchanges: a back end ends the process, hangs or
-# mixes where the lengths differ. The sums of a large collection fit in.
+# The length of the first vector of every exchange, whatever is exchanged. Where the lengths of ranks differ, a back end
+# ends the process, hangs or mixes up numbers. The sums of a large collection fit into it.
 FIRST = 1024
 
 
@@ -35,9 +35,13 @@ def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
 
 
 def sum_alike(things: Sequence[str], vector: Tensor, group: Any) -> Tensor:
-    """The sum of a floating-point vector over the ranks, as the first step of an exchange of the same things.
+    """The sum of a vector over the ranks, all of which must be at the exchange of the same things.
 
-    A fingerprint of the things travels in front of the vector, in the same collective.
+    It is the first step of that exchange. A fingerprint of the things travels in front of the vector.
+
+    Args:
+        things: in words, what this rank exchanges.
+        vector: (n,) floating point; n follows from the things.
 
     Raises:
         RuntimeError: the same on every rank, where one exchanges other things, or in another order.
@@ -54,7 +58,7 @@ def sum_alike(things: Sequence[str], vector: Tensor, group: Any) -> Tensor:
 
 
 def _difference(things: Sequence[str], device: torch.device, group: Any) -> str:
-    """What the ranks exchange in place of the same things."""
+    """The error of ranks that exchange different things: the first two that differ."""
     letters = torch.tensor(list("\n".join(things).encode()), dtype=torch.uint8, device=device)
     of_ranks = [bytes(part.tolist()).decode().split("\n") for part in gather_rows(letters, group)]
     rank = next(rank for rank, others in enumerate(of_ranks) if others != of_ranks[0])
@@ -66,8 +70,8 @@ def _difference(things: Sequence[str], device: torch.device, group: Any) -> str:
     )
 
 
-def gather_counts(counts: Tensor, group: Any) -> Tensor:
-    """(ranks, n): the vector of each rank; all have n numbers."""
+def gather_vectors(counts: Tensor, group: Any) -> Tensor:
+    """(ranks, n): the vector of each rank; all have the same n."""
     gathered = [torch.empty_like(counts) for _ in range(dist.get_world_size(group))]
     with name_missing_ranks(group):
         dist.all_gather(gathered, counts, group=group)
@@ -75,10 +79,10 @@ def gather_counts(counts: Tensor, group: Any) -> Tensor:
 
 
 def gather_rows(rows: Tensor, group: Any) -> list[Tensor]:
-    """The rows of each rank, in the order of the ranks. Each may have any number of rows, also none."""
+    """The (n, ...) rows of each rank, in the order of the ranks. Each rank may have any number of rows, also none."""
     if rows.dtype == torch.bool:  # which not every back end sends
         return [part.to(torch.bool) for part in gather_rows(rows.to(torch.uint8), group)]
-    counts = gather_counts(torch.tensor([rows.shape[0]], device=rows.device), group).flatten().tolist()
+    counts = gather_vectors(torch.tensor([rows.shape[0]], device=rows.device), group).flatten().tolist()
     padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: rows.shape[0]] = rows
     gathered = [torch.empty_like(padded) for _ in counts]
@@ -102,15 +106,15 @@ def first_everywhere(ids: Tensor, group: Any) -> Tensor:
 
 
 def send_rows(rows: Tensor, ids: Tensor, group: Any) -> Tensor:
-    """Send each row to the rank that owns its id. The received rows are ordered by sender, then as they were sent.
+    """Send each of (n, ...) rows to the rank that owns its id, of (n,) int64 ids.
 
-    There are (n, c) rows, with (n,) int64 ids.
+    The rows that come here are ordered by sender, then as they were sent.
     """
     n_ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     owner = owner_of(ids, n_ranks)
     order = torch.sort(owner, stable=True).indices
     sent = torch.bincount(owner, minlength=n_ranks)
-    counts = gather_counts(sent, group)
+    counts = gather_vectors(sent, group)
     received = counts[:, rank].tolist()
     out = rows.new_empty((sum(received), *rows.shape[1:]))
     with name_missing_ranks(group):
@@ -119,6 +123,6 @@ def send_rows(rows: Tensor, ids: Tensor, group: Any) -> Tensor:
 
 
 def owner_of(ids: Tensor, n_ranks: int) -> Tensor:
-    """A rank for each id, the same on every rank. Regular ids spread over all ranks."""
+    """(n,) the rank that owns each id, the same on every rank. Regular ids spread over all ranks."""
     mixed = ids * GOLDEN_MULTIPLIER
     return ((mixed >> 33) & 0x7FFFFFFF) % n_ranks

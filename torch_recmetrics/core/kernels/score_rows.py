@@ -1,13 +1,13 @@
 """Loops over the scores of each user: ranks of given items, with a cutoff and without one, and the K best.
 
 Letters: B users, N items, T items asked about, K cutoff. Every loop gets the scores as one tuple, `rows`: (values,
-bits, kind, stride, mask, mask_stride, seen_ids, n_items). They are `values`, or for half precision the numbers that
-`bits` stand for; `kind` is 0, BFLOAT16 or FLOAT16. A row begins every `stride` numbers, and one of the mask every
-`mask_stride`; without a mask that is empty. An item that is hidden reads as -inf.
+bits, kind, stride, mask, mask_stride, seen_ids, n_items). Where `kind` is 0, the scores are `values`; where it is
+BFLOAT16 or FLOAT16, each of `bits` holds the 16 bits of a score, and `values` is empty. A row begins every `stride`
+numbers, a row of the mask every `mask_stride`. An empty mask hides nothing. An item that is hidden reads as -inf.
 
 Two habits keep these loops fast, and quick to compile. Places that begin a loop over scores are unsigned: Numba lets
-negative ones count from the end, and then nothing is vectorised. Counts begin as np.int64(0): for a plain 0 Numba
-compiles what they are given to once more.
+negative ones count from the end, and then vectorises nothing. Counts begin as np.int64(0): a function that is called
+with a plain 0 would be compiled once more.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from torch_recmetrics.core.kernels.runtime import compiled
 Array = Any  # one of NumPy's
 BFLOAT16, FLOAT16 = 1, 2
 NARROW, MEDIUM, WIDE = 64, 256, 1024  # columns of a block: few at first, when most items are yet to be ruled out
-LANES = 32  # numbers of a step of a vectorised loop, which does the rest one by one
-FEW = 4  # items: of more most are ruled out by the first columns alone
+LANES = 32  # numbers that a vectorised loop works on at once; what is left over is done one by one
+FEW = 4  # items; of more items most are ruled out by the first columns alone
 HAS_NAN, HAS_TIES = 1, 2  # what the flags of a row say
 FAR = 1 << 30  # how many items stand above one that is not in the list
 INF = np.float32(np.inf)
@@ -62,7 +62,7 @@ def load(rows: tuple[Any, ...], row: int, row_bits: Array, buffer: Array) -> Non
 def source_of(rows: tuple[Any, ...], most_seen: int) -> Any:
     """Room for the bits of a row, what its scores are read from, and how far apart rows begin there.
 
-    There is no room where scores are read in place, since nothing is hidden but so many seen items at most.
+    Scores are read in place, and the room is empty, where nothing is hidden but `most_seen` seen items or fewer.
     """
     values, _bits, kind, stride, mask, _mask_stride, seen_ids, n_items = rows
     in_place = kind == 0 and mask.shape[0] == 0 and seen_ids.shape[1] <= most_seen
@@ -92,7 +92,7 @@ def count_not_below(scores: Array, begin: int, end: int, least: float) -> Any:
 
 @compiled
 def count_few(scores: Array, begin: int, end: int, levels: Array, n: int, above: Array, equal: Array) -> None:
-    """Add how many of few scores, four at a time, are above each of n levels, and how many are equal to it.
+    """Add how many scores are above each of n levels, and how many are equal to it; for few scores, four at a time.
 
     Whatever stands behind the levels is counted too, up to a multiple of LANES.
     """
@@ -125,7 +125,7 @@ def count_levels(
 
 @compiled
 def pick_seen(scores: Array, start: int, seen_ids: Array, row: int, seen: Array, seen_in: Array) -> Any:
-    """Write the scores of what a row has seen, each item once, and its number + 1 for them; how many there are."""
+    """Write the scores of the seen items of a row, each item once, and row + 1 at their ids; how many there are."""
     n = np.int64(0)
     for place in range(seen.shape[0]):
         item = seen_ids[row, place]
@@ -152,7 +152,7 @@ def pick(scores: Array, begin: int, end: int, least: float, column: int, picked:
 
 @compiled
 def count_higher(scores: Array, n: int, above: Array) -> None:
-    """How many of n scores are above each of them; they are written up to a multiple of LANES with -inf.
+    """How many of n scores are above each of them; the buffer is filled up with -inf to a multiple of LANES.
 
     For few scores this is faster than a sort, whose branches nobody can foresee.
     """
@@ -225,7 +225,7 @@ def ranks_within(
         nan_matters: whether rows with NaN must be flagged.
         above, equal: (B, T) int32: how many scores are higher (K: K and more, FAR: it is hidden), and how many are
             equal, its own included (1 where it is not among the first).
-        flags: (B,) uint8; of ties among those that are.
+        flags: (B,) uint8: HAS_NAN and HAS_TIES, the latter where one that is among the first has an equal.
     """
     values, _bits, _kind, _stride, _mask, _mask_stride, seen_ids, n_items = rows
     row_bits, source, stride = source_of(rows, n_items // MEDIUM)
@@ -424,8 +424,8 @@ def best(
         nan_matters: whether rows with NaN must be flagged.
         best_scores: (B, k) -inf where the row has fewer items that are shown.
         best_ids: (B, k) int64, 0 beside -inf.
-        n_kth: (B,) int64: how many scores equal the k-th, where the one before does.
-        flags: (B,) uint8.
+        n_kth: (B,) int64: how many scores equal the k-th, itself included; 1 where the one before does not.
+        flags: (B,) uint8: HAS_NAN.
     """
     values, n_items = rows[0], rows[-1]
     row_bits, source, stride = source_of(rows, np.int64(0))

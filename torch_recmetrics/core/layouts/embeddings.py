@@ -26,7 +26,11 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 def rank_part(
     pairs: PairScores, part: Part, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
 ) -> Ranking:
-    """The items of a part of the catalogue against what is relevant; what is not in the part was not recommended."""
+    """Rank the items of a part of the catalogue; what is relevant and not in the part was not recommended.
+
+    Args:
+        seen_ids: (B, S) int64 ids that are hidden, or -1.
+    """
     if part.rows is None:
         return rank_catalogue(ScoredItems(pairs, targets.item_ids, seen_ids, part.mask), targets, needs)
     items = Candidates(part.rows)
@@ -37,7 +41,7 @@ def rank_part(
 
 
 def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequirements) -> Ranking:
-    """Every item of the catalogue against what is relevant, by the exact score of each pair."""
+    """Rank all items of a catalogue by the exact score of each pair."""
     n_items = scored.pairs.n_items
     whole = needs.full_list and not (needs.sort_full_list and (needs.items or needs.lists))
     depth = n_items if needs.depth is None or (needs.full_list and not whole) else min(needs.depth, n_items)
@@ -68,12 +72,12 @@ def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequir
 
 @dataclass(frozen=True, eq=False)
 class ScoredItems:
-    """Some items of each of B users in a catalogue that is scored from embeddings."""
+    """The relevant items of B users in a catalogue that is scored from embeddings."""
 
     pairs: PairScores
-    columns: Tensor  # (B, T) int64, or -1
-    seen_ids: Tensor | None  # (B, S) int64, or -1, that are hidden
-    mask: Tensor | None = None  # (B, N), what is not hidden
+    columns: Tensor  # (B, T) int64: which items of `pairs` they are; -1 for padding and for what is not among them
+    seen_ids: Tensor | None  # (B, S) int64 columns that are hidden, or -1
+    mask: Tensor | None = None  # (B, N) bool, True = not hidden
 
     @cached_property
     def scores(self) -> Tensor:
@@ -91,7 +95,12 @@ class ScoredItems:
         return torch.where(shown, scores, HIDDEN)
 
     def count_equal(self, best: Tensor, depth: int, rows: Tensor) -> Tensor:
-        """(R,) how many scores of some users equal the last of their list, of which (B, >= D) are the scores."""
+        """(R,) how many items of some users have the score of the last one of their list of `depth`.
+
+        Args:
+            best: (B, depth or more) the highest scores of all users, descending.
+            rows: (R,) int64, which users.
+        """
         last = best[rows, depth - 1].unsqueeze(1)
         seen, mask = (None if hides is None else hides[rows] for hides in (self.seen_ids, self.mask))
         nobody = torch.zeros_like(last, dtype=torch.int64)
@@ -100,9 +109,13 @@ class ScoredItems:
     def whole_ranks(
         self, targets: Relevance, needs: RankingRequirements
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-        """The ranks in whole lists, of each relevant item that is read, and how long the lists are."""
+        """The ranks in whole lists, of each relevant item that is read, and how long the lists are.
+
+        (B, T) above, equal and place as :class:`Ranking` has them, and (B,) int64 lengths.
+        """
         scores, ids = self.scores, self.columns
         counted = scores
+        # Lists that are cut too are made from the ranks of all.
         if not needs.all_places and needs.depth == 0 and targets.width:
             scores, place = targets.first_alone(scores)
             counted, ids = scores.gather(1, place), ids.gather(1, place)
@@ -113,14 +126,13 @@ class ScoredItems:
 
     def _lengths(self) -> Tensor:
         """(B,) how many items are not hidden."""
-        mask, seen_ids = self.mask, self.seen_ids
         n_users, n_items = self.pairs.n_users, self.pairs.n_items
-        lengths = self.columns.new_full((n_users,), n_items) if mask is None else mask.sum(1)
-        if seen_ids is None or not n_items:
+        lengths = self.columns.new_full((n_users,), n_items) if self.mask is None else self.mask.sum(1)
+        if self.seen_ids is None or not n_items:
             return lengths
-        seen = sorted_rows(seen_ids)
+        seen = sorted_rows(self.seen_ids)
         hides = seen >= 0
         hides[:, 1:] &= seen[:, 1:] != seen[:, :-1]
-        if mask is not None:
-            hides &= mask.gather(1, seen.clamp(min=0))
+        if self.mask is not None:
+            hides &= self.mask.gather(1, seen.clamp(min=0))
         return lengths - hides.sum(1)

@@ -1,8 +1,8 @@
 """Flat rows -> Ranking: one row for each user and item, in any order.
 
-One sort of integers puts them by user and score: the user in the high bits, the score below. After it only the rows of
-relevant items are read. Where relevance fits into the lowest bits as well, the sort need not return where a row came
-from. While rows wait for the rest of their users they are packed into integers.
+One sort of integers orders them by user and score: the user is in the high bits, the score in those below. After it
+only the rows of relevant items are read. Where relevance fits into the lowest bits as well, the sort need not return
+where a row came from. Rows that wait for the rest of their users are packed into integers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
-from torch_recmetrics.core.tensors.compact_ids import small_numbers
+from torch_recmetrics.core.tensors.compact_ids import small_numbers, span
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits, is_sync_free
 from torch_recmetrics.core.tensors.sort_keys import bits_of, slice_rows, slices, write_keys
 from torch_recmetrics.core.tensors.sorts import sort_column
@@ -47,7 +47,7 @@ class FlatRows:
 
 
 def fit_narrow(rows: FlatRows) -> bool:
-    """Whether float32 holds scores and relevance as they are."""
+    """Whether float32 holds scores and relevance as they are, and no row has a weight."""
     if rows.weights is not None or rows.preds.dtype == torch.float64 or rows.relevance.dtype == torch.float64:
         return False
     if rows.relevance.is_floating_point() or rows.relevance.element_size() <= 2 or not rows.relevance.numel():
@@ -90,7 +90,7 @@ def unpack(packed: Tensor) -> FlatRows:
 
 
 def joined_rows(parts: Sequence[Tensor], device: torch.device, columns: int = NARROW) -> Tensor:
-    """(M, c) packed rows of several updates, as wide as the widest of them, or as so many columns."""
+    """(M, c) packed rows of several updates; c is that of the widest of them, and at least `columns`."""
     columns = max([columns, *(part.shape[1] for part in parts)])
     parts = [part.to(device) for part in parts]
     parts = [part if part.shape[1] == columns else _packed_wide(unpack(part)) for part in parts]
@@ -102,19 +102,21 @@ def joined_rows(parts: Sequence[Tensor], device: torch.device, columns: int = NA
 
 def weight_of_each(rows: FlatRows, checks: check.ValueChecks) -> Tensor | None:
     """(U,) the weight of each user, ascending by index. All rows of a user must carry the same."""
-    if rows.weights is None:
+    weights = rows.weights
+    if weights is None:
         return None
     numbers, low, n_users = small_numbers(rows.indexes)
     numbers = numbers - low
     used = torch.zeros(n_users, dtype=torch.bool, device=numbers.device).index_fill_(0, numbers, True)
-    user_weights = rows.weights.new_zeros(n_users).scatter_(0, numbers, rows.weights)
+    user_weights = weights.new_zeros(n_users).scatter_(0, numbers, weights)
     expected = user_weights[numbers]
-
-    def message(row: int) -> str:
-        one, other = expected[row].item(), rows.weights[row].item()  # type: ignore[index]
-        return f"`weights` must agree within a user, got {one} and {other} for index {rows.indexes[row].item()}"
-
-    checks.defer(expected != rows.weights, message)
+    checks.defer(
+        expected != weights,
+        lambda row: (
+            f"`weights` must agree within a user, got {expected[row].item()} and {weights[row].item()} for index "
+            f"{rows.indexes[row].item()}"
+        ),
+    )
     return user_weights[used]
 
 
@@ -168,9 +170,9 @@ class FlatLists:
         )
 
     def rankings(self, needs: RankingRequirements) -> Iterator[tuple[Tensor | None, Ranking]]:
-        """The lists in tables of bounded size; users of about one width share a table.
+        """The lists in tables of bounded size; users with lists of about one length share a table.
 
-        Beside each its users, by their places among all users; None for all of them.
+        Each comes with the places of its users among all users; None for all of them.
         """
         n_users = self.lengths.shape[0]
         ranks = self.lengths if needs.depth is None else self.lengths.clamp(max=needs.depth)
@@ -190,53 +192,56 @@ class FlatLists:
 def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueChecks) -> FlatLists:
     """The lists of all users, ascending by index."""
     weights = weight_of_each(rows, checks)
-    ranks = sort_rows(rows, ordered=needs.ordered)
-    codes = ranks.codes
-    first, relevant = first_and_relevant(ranks, rows.relevance)
-    hidden = ((codes[first] >> ranks.user_shift) << ranks.user_shift) + (ranks.hidden_place << ranks.score_shift)
-    lengths = torch.searchsorted(codes, hidden) - first
+    by_score = sort_rows(rows, ordered=needs.ordered)
+    codes = by_score.codes
+    first, relevant = first_and_relevant(by_score, rows.relevance)
+    user_bits = (codes[first] >> by_score.user_shift) << by_score.user_shift
+    lengths = torch.searchsorted(codes, user_bits + (by_score.hidden_place << by_score.score_shift)) - first
     n_relevant = torch.searchsorted(relevant, torch.cat([first, first.new_full((1,), codes.shape[0])])).diff()
     users = torch.repeat_interleave(n_relevant)
-    start, size = tie_group_at(ranks, relevant)
-    if ranks.order is None:
-        place, values = None, exact(codes[relevant] & ((1 << ranks.score_shift) - 1)) * ranks.unit
+    start, size = tie_group_at(by_score, relevant)
+    if by_score.order is None:
+        place, values = None, exact(codes[relevant] & ((1 << by_score.score_shift) - 1)) * by_score.unit
     else:
-        place, values = relevant - first[users], exact(rows.relevance[ranks.order[relevant]])
+        place, values = relevant - first[users], exact(rows.relevance[by_score.order[relevant]])
     return FlatLists(
         lengths,
         n_relevant,
         Entries(users, start - first[users], size, place, values),
         exact(weights) if weights is not None else None,
-        torch.where(lengths > 0, tie_group_at(ranks, first)[1], 1) if needs.lists else None,
-        binary=rows.relevance.dtype == torch.bool or ranks.max_relevance <= 1.0 == ranks.unit,
+        torch.where(lengths > 0, tie_group_at(by_score, first)[1], 1) if needs.lists else None,
+        binary=rows.relevance.dtype == torch.bool or (by_score.unit == 1.0 and by_score.max_relevance <= 1.0),
     )
 
 
-class SortedRows(NamedTuple):
-    """Rows by user, then by falling score: (user << user_shift) + (place of the score << score_shift) + relevance."""
+class RowCodes(NamedTuple):
+    """Rows as integers, by user, then by falling score.
+
+    A code is (user << user_shift) + (place of the score << score_shift) + relevance.
+    """
 
     codes: Tensor  # (M,) int64, ascending
     user_shift: int
     score_shift: int
     max_relevance: float  # inf where it is not known
-    unit: float  # of the relevance in the lowest bits; 0 without any
+    unit: float  # of the relevance in the lowest bits; 0 where it is not in them
     order: Tensor | None  # (M,) where the rows came from; None where their relevance is in the codes
-    hidden_place: int  # that of the score -inf; all other scores are below
+    hidden_place: int  # the place of the score -inf; those of all other scores are lower
 
 
-def sort_rows(rows: FlatRows, *, ordered: bool) -> SortedRows:
+def sort_rows(rows: FlatRows, *, ordered: bool) -> RowCodes:
     """The rows as sorted integers; `ordered` keeps equal scores in the order of the rows."""
     numbers, lowest, n_users = small_numbers(rows.indexes)
     scores, hidden_place = sortable_scores(rows.preds)
     score_bits = hidden_place.bit_length()
-    bits = min(RELEVANCE_BITS, MOST_BITS - n_users.bit_length() - score_bits)
+    bits = max(0, min(RELEVANCE_BITS, MOST_BITS - n_users.bit_length() - score_bits))
     columns = numbers, scores, rows.relevance
     for unit in () if ordered else UNITS:
         codes, largest = sort_codes(*columns, lowest, score_bits, unit, bits)
         if largest < float("inf"):
-            return SortedRows(sort_column(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
+            return RowCodes(sort_column(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
     codes, order = torch.sort(sort_codes(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
-    return SortedRows(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
+    return RowCodes(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
 
 
 def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
@@ -251,7 +256,9 @@ def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
 def sort_codes(
     numbers: Tensor, scores: Tensor, relevance: Tensor, lowest: int, score_bits: int, unit: float, bits: int
 ) -> tuple[Tensor, float]:
-    """(M,) codes of :class:`SortedRows`, and the largest multiple of the unit; inf where one is not whole or too large.
+    """(M,) codes of :class:`RowCodes`, and the largest multiple of the unit; inf where one does not fit.
+
+    That is one that is not whole, too large or, with checks off, below 0.
 
     Args:
         numbers: (M,) the users, counted from `lowest`.
@@ -272,30 +279,31 @@ def sort_codes(
         if unit:
             multiple = value if unit == 1.0 else value / unit
             whole = multiple.to(torch.int64)
-            largest = max(largest, float(whole.max()) if whole.shape[0] else 0.0)
-            if largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
+            low, high = span(whole)
+            largest = max(largest, high)
+            if low < 0 or largest >= 1 << bits or not torch.equal(whole.to(multiple.dtype), multiple):
                 return codes, float("inf")
             code.bitwise_left_shift_(bits).add_(whole)
         code.add_((number - lowest).bitwise_left_shift_(score_bits + bits))
     return codes, largest
 
 
-def first_and_relevant(ranks: SortedRows, relevance: Tensor) -> tuple[Tensor, Tensor]:
+def first_and_relevant(by_score: RowCodes, relevance: Tensor) -> tuple[Tensor, Tensor]:
     """Positions in the sorted rows: (U,) where each user begins, and those of all relevant rows."""
-    codes = ranks.codes
+    codes = by_score.codes
     if not codes.shape[0]:
         return codes, codes
-    changes = ((after ^ before) >> ranks.user_shift for after, before in slices(codes[1:], codes[:-1]))
-    if ranks.order is None:
-        low_bits = (1 << ranks.score_shift) - 1
+    changes = ((after ^ before) >> by_score.user_shift for after, before in slices(codes[1:], codes[:-1]))
+    if by_score.order is None:
+        low_bits = (1 << by_score.score_shift) - 1
         marks = (part & low_bits for (part,) in slices(codes))
     else:
-        marks = (relevance[part] > 0 for (part,) in slices(ranks.order))
+        marks = (relevance[part] > 0 for (part,) in slices(by_score.order))
     return torch.cat([codes.new_zeros(1), nonzero_positions(changes) + 1]), nonzero_positions(marks)
 
 
-def tie_group_at(ranks: SortedRows, at: Tensor) -> tuple[Tensor, Tensor]:
+def tie_group_at(by_score: RowCodes, at: Tensor) -> tuple[Tensor, Tensor]:
     """Where the group of equal scores around each position begins, and how many rows it has."""
-    codes, shift = ranks.codes, ranks.score_shift
+    codes, shift = by_score.codes, by_score.score_shift
     first, after = (torch.searchsorted(codes, ((codes[at] >> shift) + n) << shift) for n in (0, 1))
     return first, after - first

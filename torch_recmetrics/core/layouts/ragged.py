@@ -24,7 +24,8 @@ def pad_ids(lists: Any) -> Tensor:
     Args:
         lists: a list of B lists of integers (or of arrays or tensors); a column of lists of NumPy, pandas, polars or
             Arrow; a jagged nested tensor; or a tuple ``(values, offsets)``: (n,) ids of all lists one after another,
-            and (B + 1,) offsets, where each list begins and the last one ends. None stands for an empty list.
+            and (B + 1,) offsets, where each list begins and the last one ends. None, and NaN or NA of pandas, stand for
+            an empty list.
 
     Raises:
         TypeError: for an argument that does not hold lists, or ids that are not integers.
@@ -57,8 +58,9 @@ def pad_ids(lists: Any) -> Tensor:
 
 
 def _row(lists: Any, place: int, row: Any) -> Any:
-    """One list of Python numbers."""
-    if row is None or (isinstance(row, float) and row != row):  # what pandas has where a list is missing
+    """One list of numbers, as a list or a tuple; an empty one where it is missing."""
+    # NaN and NA are what pandas has where a list is missing.
+    if row is None or type(row).__name__ == "NAType" or (isinstance(row, float) and row != row):
         return ()
     if hasattr(row, "tolist"):
         row = row.tolist()  # of an array or a tensor
@@ -73,7 +75,7 @@ def _row(lists: Any, place: int, row: Any) -> Any:
 
 
 def _as_ids(flat: list[Any], rows: list[Any]) -> Tensor:
-    """(n,) int64: the ids of all rows, one after the other."""
+    """(n,) int64: `flat` holds the ids of all rows, one after the other."""
     try:
         ids = torch.tensor(flat) if flat else torch.zeros(0, dtype=torch.int64)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -84,7 +86,7 @@ def _as_ids(flat: list[Any], rows: list[Any]) -> Tensor:
                 number = check.plain_number(value)
                 if type(number) is not int or not -(2**63) <= number < 2**63:
                     raise TypeError(f"`lists` must hold integers (int64 or narrower), got {value!r} in row {place}")
-        raise TypeError("`lists` must hold integers (int64 or narrower)")
+        return torch.tensor([check.plain_number(value) for value in flat], dtype=torch.int64)  # NumPy's own
     return ids
 
 
@@ -129,7 +131,7 @@ def padded_nested(name: str, nested: Tensor) -> Tensor:
 
 
 def padded_rows(values: Tensor, first: Tensor, lengths: Tensor, fill: int = -1) -> Tensor:
-    """(B, L): B rows of so many values, each from its first one on."""
+    """(B, L) B rows of `values` (n,), padded with `fill`: row b has `lengths[b]` values from place `first[b]` on."""
     width = int(lengths.max()) if lengths.shape[0] else 0
     padded = torch.full((lengths.shape[0], width), fill, dtype=values.dtype, device=values.device)
     rows = torch.repeat_interleave(lengths)

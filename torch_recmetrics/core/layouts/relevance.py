@@ -1,6 +1,6 @@
 """What is relevant to each user, in one form for dense targets and for lists of ids.
 
-And of such lists, whether their ids are sound, and where wanted ids stand in them.
+Beside it: checks of lists of ids, and at which columns wanted ids stand in them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Relevance:
 
     @property
     def item_ids(self) -> Tensor:
-        """(B, T) `ids`, written out."""
+        """(B, T) int64: `ids`, or the numbers of the columns where these are None."""
         if self.ids is None:
             return torch.arange(self.width, device=self.values.device).expand(self.values.shape)
         return self.ids
@@ -55,7 +55,7 @@ class Relevance:
 
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
-        return (self.values if self.relevance is None else self.values > 0).sum(1)
+        return (self.values > 0).sum(1)
 
     @cached_property
     def values(self) -> Tensor:
@@ -65,7 +65,7 @@ class Relevance:
         return self.relevance
 
     def weighed(self, weights: ItemWeights, checks: ValueChecks) -> tuple[Tensor, Tensor]:
-        """(B, T) the weight of each item times its gain, and (B,) the sum of the weights of each user."""
+        """(B, T) the weight of each relevant item times its gain, and (B,) the sum of a user's weights; float64."""
         table, ids, relevance = weights.on(self.values.device), self.item_ids, exact(self.values)
         known, relevant = table.shape[0], self.values > 0
         of_each = torch.where(relevant, table[ids.clamp(0, known - 1)], 0)
@@ -89,9 +89,11 @@ class Relevance:
         return of_each * gain_of(relevance, weights.gain), of_each.sum(1)
 
     def first_alone(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T) the scores of each user's best relevant items, ties included; -inf elsewhere.
+        """Each user's best relevant item, where (B, T) scores are those of `ids`; T is at least 1.
 
-        And (B, 1) the column of the best item with the lowest id. Needs at least one column.
+        Returns:
+            (B, T) the scores of all that have the best score, -inf elsewhere; and (B, 1) the column of the one of them
+            with the lowest id.
         """
         scores = torch.where(self.values > 0, scores, HIDDEN)
         is_best = scores == scores.amax(1, keepdim=True)
@@ -100,7 +102,7 @@ class Relevance:
 
 
 def dense_relevance(target: Tensor) -> Relevance:
-    """The truth of a (B, N) target; on a CPU the relevant items are listed, which reads how many there are."""
+    """Of a (B, N) target. On a CPU the relevant items are listed: how many there are can be read there for nothing."""
     if not is_sync_free(target.device):
         return Relevance(None, target)
     ids = marked_columns(target)
@@ -115,8 +117,8 @@ def dense_relevance(target: Tensor) -> Relevance:
 
 
 def defer_item_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
-    """Ids that are no items, and one twice in a row of (B, T) ids; True where all are known to be in range."""
-    if checks.active and are_distinct(ids, below):
+    """Ids that are no items, and one twice in a row of (B, T) int64 ids; True where all are known to be in range."""
+    if checks.active and known_sound(ids, below):
         return True
     in_range = check.defer_ids(checks, name, ids, below=below)
     if checks.active:
@@ -124,8 +126,8 @@ def defer_item_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | 
     return in_range
 
 
-def are_distinct(ids: Tensor, n_items: int | None) -> bool:
-    """Whether a compiled loop finds (B, T) int64 ids sound: those of N items or -1, and none twice in a row.
+def known_sound(ids: Tensor, n_items: int | None) -> bool:
+    """Whether a compiled loop has found that (B, T) int64 ids are of N items or -1, and none stands twice in a row.
 
     False where there is no such loop.
     """
@@ -145,7 +147,7 @@ def columns_of(
     Args:
         ids: (B, C) int64, or (C,) for all rows.
         wanted: (B, T) int64; those below 0 are padding, and stand nowhere.
-        by_id: gives the ids ascending along each row, and the column of each; they are sorted here without it.
+        by_id: gives the ids ascending along each row, and the column of each, where the caller keeps them.
     """
     if not wanted.numel():
         return wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -13,10 +13,10 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 
 @dataclass(frozen=True)
 class ItemWeights:
-    """Weights of the N items of a catalogue; two of the same words are equal.
+    """Weights of the N items of a catalogue; two with the same words and gain are equal.
 
     Args:
-        words: what tells tables apart.
+        words: what tells tables apart, made from their contents.
         gain: what the weight is multiplied by: ``"hit"``, for relevance of 0 and 1, or a gain of it.
         table: (N,) float64; infinite for an item that must not be relevant.
     """
@@ -70,12 +70,8 @@ class RankingRequirements:
     list_places: frozenset[int | None] = frozenset()
     item_weights: frozenset[ItemWeights] = frozenset()
 
-    def weighing(self, weights: ItemWeights) -> RankingRequirements:
-        """The same with these weights of items."""
-        return replace(self, item_weights=self.item_weights | {weights})
-
     def __or__(self, other: RankingRequirements) -> RankingRequirements:
-        """What two readers of one ranking need together; both must treat NaN alike."""
+        """What two readers of one ranking need together. Both must agree in `nan_hidden`."""
         both = self.depth is not None and other.depth is not None
         either = {name: value | getattr(other, name) for name, value in vars(self).items() if name != "depth"}
         return RankingRequirements(max(self.depth or 0, other.depth or 0) if both else None, **either)
