@@ -111,7 +111,7 @@ def intra_list_similarity(
     >>> intra_list_similarity(item_ids=torch.tensor([[0, 1], [1, 2], [2, -1]]), item_features=genres, top_k=2)
     tensor([1., 0., nan], dtype=torch.float64)
     """
-    refuse_unknown(layout)
+    refuse_unknown("intra_list_similarity", layout)
     metric = ILS(item_features, top_k, similarity=similarity, validate_args=validate_args)
     with torch.no_grad():
         return metric.evaluator.values_of_users(read_layout(preds=preds, **layout))

@@ -430,6 +430,7 @@ def test_metric_objects_start_empty_and_stay_as_they_are() -> None:
     [
         ("ndgc", {}, "'ndgc', which is no metric: did you mean 'ndcg'"),
         ("ndcg@x", {}, "'ndcg' or 'ndcg@10', got 'ndcg@x'"),
+        ("ndcg@0", {}, "`metrics` must be names such as 'ndcg' or 'ndcg@10', got 'ndcg@0'"),
         ("auc", {}, "metrics of ranked lists, got 'auc'"),
         (("ndcg@5", "ndcg"), {}, "anything twice, got 'ndcg@5' twice"),
         ("ndcg", {"gian": "linear"}, "did you mean `gain`"),

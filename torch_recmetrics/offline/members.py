@@ -43,7 +43,7 @@ def check_names(metrics: Any) -> None:
         if isinstance(entry, str):
             name, at, cutoff = entry.partition("@")
             check_metrics([name])
-            if at and not cutoff.isdecimal():
+            if at and not (cutoff.isdecimal() and int(cutoff)):
                 raise ValueError(f"`metrics` must be names such as 'ndcg' or 'ndcg@10', got {entry!r}")
             if name in ELSEWHERE:
                 raise ValueError(f"`metrics` must not name {name}: {ELSEWHERE[name]}")

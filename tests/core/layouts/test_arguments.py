@@ -252,6 +252,12 @@ def test_unknown_arguments_are_named() -> None:
     for call in (torch_recmetrics.NDCG(2).update, torch_recmetrics.rank, torch_recmetrics.functional.ndcg):
         with pytest.raises(TypeError, match="`seen`"):
             call(PREDS, TARGET, seen=IDS)
+    similarity = torch_recmetrics.functional.intra_list_similarity
+    for owner, call in (("rank", torch_recmetrics.rank), ("intra_list_similarity", similarity)):
+        with pytest.raises(TypeError, match=rf"^{owner}\(\) has no argument `target_id`: did you mean `target_ids`\?$"):
+            call(PREDS, target_id=IDS)
+        with pytest.raises(TypeError, match=rf"^{owner}\(\) has no argument `zzz`: it has .*item_ids, .*target_ids"):
+            call(PREDS, zzz=IDS)
 
 
 def test_relevance_below_zero_that_no_check_saw_is_not_relevant() -> None:

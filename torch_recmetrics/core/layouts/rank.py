@@ -16,11 +16,12 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
-def refuse_unknown(arguments: Iterable[str]) -> None:
+def refuse_unknown(owner: str, arguments: Iterable[str]) -> None:
     """Arguments that no layout has."""
     for name in arguments:
         if name not in ARGUMENTS:
-            raise TypeError(f"got an unexpected argument `{name}`")
+            hint = check.did_you_mean(name, ARGUMENTS, f"it has {', '.join(sorted(ARGUMENTS))}", "`")
+            raise TypeError(f"{owner}() has no argument `{name}`: {hint}")
 
 
 def rank(
@@ -51,7 +52,7 @@ def rank(
     """
     top_k = check.plain_number(top_k)
     check.check_cutoff("top_k", top_k)
-    refuse_unknown(layout)
+    refuse_unknown("rank", layout)
     labels = Labels(check.plain_number(ignore_index), check.plain_number(min_relevance))
     check.check_ignore_index("ignore_index", labels.ignore_index)
     check.check_min_relevance("min_relevance", labels.min_relevance)
