@@ -25,7 +25,7 @@ def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int,
         largest: of the integers of this dtype.
         counts: int64; negatives and positives of each bin in turn.
     """
-    turned = 0 if are_keys else largest
+    turned = 0 if are_keys else largest  # what is a key already stays as it is
     one = 0 if are_keys else 1
     for row in range(bits.shape[0]):
         key = np.int64(bits[row])
