@@ -80,7 +80,7 @@ def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
 
 def counts_of(discount: Discount, width: int, device: torch.device) -> Tensor:
     """(width,) what each rank counts."""
-    if width < KEPT_RANKS and discount in (None, log2_discount):
+    if width < KEPT_RANKS and discount in REMEMBERED_DISCOUNTS:
         return remembered_rank_counts(1 << width.bit_length(), discount, device)[:width]
     return rank_counts(width, discount, device)
 
@@ -143,7 +143,7 @@ def scaled_linear(relevance: Tensor) -> Tensor:
 
 
 SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
-# Of these, tables of the best sums are remembered: functions that are made anew at each call would fill them for ever.
+# Tables of these are remembered: functions that are made anew at each call would fill them for ever.
 REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount, log2_from_two_discount})
 DISCOUNTS: dict[str, Discount] = {"log2": log2_discount, "log2_from_two": log2_from_two_discount, "none": None}
 
