@@ -35,13 +35,13 @@ def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int,
 
 
 @compiled
-def write_labels(target: Array, labels: Array) -> int:
-    """Which of (M,) numbers are not 0, and how many are neither 0 nor 1."""
-    n = np.int32(0)
+def write_labels(target: Array, labels: Array) -> bool:
+    """Write which of (M,) numbers are not 0; whether any is neither 0 nor 1."""
+    broken = False
     for row in range(target.shape[0]):
         labels[row] = target[row] != 0
-        n = np.int32(n + ((target[row] != 0) & (target[row] != 1)))
-    return int(n)
+        broken |= (target[row] != 0) & (target[row] != 1)
+    return broken
 
 
 @compiled
