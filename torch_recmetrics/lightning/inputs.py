@@ -22,8 +22,7 @@ Inputs = Callable[[Any, Any], Mapping[str, Any]]
 
 # Lists of ids of any lengths, as a collate function that makes no tensors of them leaves them.
 LISTS = ("item_ids", "target_ids", "seen_ids", "reference_ids")
-MODULE_NAMES = "its attributes and its methods, which are called with the batch"
-IN_ORDER = ("preds", "target", "indexes")
+IN_ORDER = ("preds", "target", "indexes")  # what a tuple holds
 EXPECTED = "a dict with the argument names of `update`, or a tuple (preds, target)"
 BY_NAME = "or name what is to be read, RankingMetrics(preds='logits', target_ids='batch.labels')"
 
@@ -202,7 +201,8 @@ def hint(part: str, value: Any, root: str) -> str:
     """What there is in place of a name that there is not, and the next step."""
     if isinstance(value, nn.Module):
         known = [name for name in dir(value) if not name.startswith("_")]
-        return f": {did_you_mean(part, known, f'it has {MODULE_NAMES}')}"
+        otherwise = "it has its attributes and its methods, which are called with the batch"
+        return f": {did_you_mean(part, known, otherwise)}"
     names = names_in(value)
     if names:
         near = did_you_mean(part, names)

@@ -29,8 +29,8 @@ WRAPPERS = {
 STEPS = 2**20  # more than a sequence has: the id of a step is the number of its row times this, and its place
 
 
-class Places(NamedTuple):
-    """The places of rows in a list that a sampler deals out among the ranks."""
+class SampledRows(NamedTuple):
+    """The rows of a batch, by their places in the list that a sampler deals out among the ranks."""
 
     places: Tensor  # (rows,) ascending; the list begins again where the rows end
     n_rows: int  # of the data set: from this place on rows are repeats
@@ -86,7 +86,7 @@ def sampler_of(loader: Any) -> tuple[Any, int]:
     return (sampler, 1 if batches is None else batches.batch_size) if in_order else (None, 0)
 
 
-def places_of_batch(loader: Any, batch_idx: int) -> Places | None:
+def places_of_batch(loader: Any, batch_idx: int) -> SampledRows | None:
     """Where the rows of this batch stand in the list that the sampler deals out; None where that is not known."""
     sampler, size = sampler_of(loader)
     kind = type(sampler)  # a sampler that is known to put its repeats last, not a subclass of it
@@ -104,7 +104,7 @@ def places_of_batch(loader: Any, batch_idx: int) -> Places | None:
         return None
     start = min(batch_idx * size, n_sampled)  # of a batch behind the last there is nothing
     places = torch.arange(start, min(start + size, n_sampled))
-    return Places(places * step + first, n_rows, in_order)
+    return SampledRows(places * step + first, n_rows, in_order)
 
 
 def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, device: Any) -> dict[str, Any]:
