@@ -20,7 +20,7 @@ from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.layouts.rank import refuse_unknown
 from torch_recmetrics.core.ranking.ranking import Labels, Ranking
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.metrics import diagnostics, mean_rank, probability, ranking
+from torch_recmetrics.metrics import diagnostics, mean_rank, probability, ranking  # noqa: F401 (fill METRICS)
 from torch_recmetrics.metrics.auc import auc, click_average_precision
 from torch_recmetrics.metrics.diversity import ILS, Similarity
 from torch_recmetrics.metrics.group_auc import group_auc
@@ -31,8 +31,6 @@ from torch_recmetrics.state.row_sums import ClickSums
 from torch_recmetrics.state.user_means import RelevanceMeans
 
 __all__ = ["auc", "click_average_precision", "group_auc", "intra_list_similarity"]
-
-READ = (ranking, mean_rank, diagnostics, probability)  # the modules whose metrics have a function made here
 
 
 def values_per_user(metric: type[UserMeasure], layout: dict[str, Any], options: dict[str, Any]) -> Tensor:

@@ -29,6 +29,7 @@ SCORES, TARGET = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 0, 0]])
 def test_what_a_step_may_return() -> None:
     assert arguments_of((SCORES, TARGET), "step", ()) == {"preds": SCORES, "target": TARGET}
     assert list(arguments_of([SCORES[0], TARGET[0], TARGET[0]], "step", ())) == ["preds", "target", "indexes"]
+    assert list(arguments_of((SCORES, TARGET, None), "step", ())) == ["preds", "target"]
     given = {"preds": SCORES, "target": TARGET, "loss": 1.0, "seen_ids": None}
     assert list(arguments_of(given, "step", ["loss"])) == ["preds", "target"]
 
@@ -46,6 +47,7 @@ def test_embeddings_are_handed_on() -> None:
         (SCORES, "Tensor"),
         ((SCORES,), "1 values"),
         ((SCORES,) * 4, "4 values"),
+        ((None, None), r"must return .*got \['None', 'None'\]"),
         ({"loss": SCORES}, "loss"),
         ((SCORES, TARGET, TARGET), r"flat rows .*the third has shape .*return a dict, .*'seen_ids'"),
     ],
@@ -167,8 +169,9 @@ def test_nested_tensors_lose_rows_too() -> None:
         "target_relevance": [[1, 1], [1, 0]],
     }
     strided = torch.nested.nested_tensor([torch.tensor([1, 0]), torch.tensor([2]), torch.tensor([0])])
-    with pytest.raises(TypeError, match="`target_ids` must be a nested tensor of the jagged layout"):
-        without_repeats({"preds": torch.zeros(3, 3), "target_ids": strided}, padded_loader(), 0)
+    for name, other in (("target_ids", {"preds": torch.zeros(3, 3)}), ("item_ids", {"target_ids": ids})):
+        with pytest.raises(TypeError, match=f"`{name}` must be a nested tensor of the jagged layout"):
+            without_repeats({**other, name: strided}, padded_loader(), 0)
 
 
 # Construction and table -----------------------------------------------------------------------------------------------

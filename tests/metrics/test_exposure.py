@@ -69,6 +69,15 @@ def test_shares_by_hand() -> None:
     assert floats(weighted.compute())["0"] == pytest.approx((3 + users[2][0]) / 4)
 
 
+def test_attention_may_write_to_the_ranks_that_it_gets() -> None:
+    """They are its own: the same list has the same exposure again, and so has that of other metrics."""
+    wanted = floats(updated(GroupExposure(GROUPS, 3), item_ids=LISTS).compute())
+    metric = GroupExposure(GROUPS, 3, attention=lambda r: r.add_(1).log2_().reciprocal_())
+    for _ in range(2):
+        assert floats(updated(metric, item_ids=LISTS).compute()) == pytest.approx(wanted, abs=1e-15)
+    assert floats(updated(GroupExposure(GROUPS, 3), item_ids=LISTS).compute()) == wanted
+
+
 def test_items_of_several_groups() -> None:
     amounts = torch.tensor([[2.0, 2.0], [0.0, 5.0], [0.0, 0.0], [1.0, 3.0]])
     got = updated(GroupExposure(amounts, 2, attention="none"), item_ids=torch.tensor([[0, 1], [2, 3], [2, -1]]))

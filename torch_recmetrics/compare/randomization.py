@@ -103,7 +103,7 @@ class SignFlips:
 
 
 def end_of_interval(p: Callable[[float], float], alpha: float, inside: float, step: float) -> float:
-    """Where p falls to alpha on the way from `inside`, in steps that double; infinite where it never does."""
+    """Where p falls to alpha on the way from `inside`, sought in steps that double; infinite where it never does."""
     outside = inside + step
     for _ in range(64):
         if p(outside) <= alpha:
@@ -115,6 +115,7 @@ def end_of_interval(p: Callable[[float], float], alpha: float, inside: float, st
 
 
 def bisected(p: Callable[[float], float], alpha: float, inside: float, outside: float, precision: float) -> float:
+    """The last number that is not refused, between one that is not, `inside`, and one that is."""
     while abs(outside - inside) > max(precision, 4e-16 * (abs(inside) + abs(outside))):
         middle = (inside + outside) / 2
         if p(middle) <= alpha:

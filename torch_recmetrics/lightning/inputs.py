@@ -14,17 +14,15 @@ from typing import Any
 from torch import Tensor, nn
 
 from torch_recmetrics.core.layouts.ragged import pad_ids
+from torch_recmetrics.core.layouts.sequences import LEADS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors.checks import did_you_mean
 
 Inputs = Callable[[Any, Any], Mapping[str, Any]]
 
-# What an update can rank or score; each of the others goes with one of them.
-RANKED = ("preds", "user_embeddings", "item_ids")
 # Lists of ids of any lengths, as a collate function that makes no tensors of them leaves them.
 LISTS = ("item_ids", "target_ids", "seen_ids", "reference_ids")
-MODULE_NAMES = "its attributes and its methods, which are called with the batch"
-IN_ORDER = ("preds", "target", "indexes")
+IN_ORDER = ("preds", "target", "indexes")  # what a tuple holds
 EXPECTED = "a dict with the argument names of `update`, or a tuple (preds, target)"
 BY_NAME = "or name what is to be read, RankingMetrics(preds='logits', target_ids='batch.labels')"
 
@@ -58,7 +56,7 @@ def checked_names(names: Mapping[str, Any], known: Sequence[str] | None) -> dict
             raise ValueError(f"`{argument}` must be a name, such as 'logits' or 'batch.labels', got {name!r}")
         if known is not None and argument not in known:
             raise ValueError(f"no metric takes `{argument}`, got {argument}={name!r}: they take {', '.join(known)}")
-    if given and not any(argument in given for argument in RANKED):
+    if given and not any(argument in given for argument in LEADS):
         only = ", ".join(f"{argument}={name!r}" for argument, name in given.items())
         raise ValueError(
             f"`preds` is missing beside {only}: where one argument is read by its name all are; name what is ranked, "
@@ -89,7 +87,7 @@ def arguments_of(outputs: Any, step: str, other_keys: Sequence[str]) -> dict[str
     if isinstance(outputs, Mapping):
         arguments = {name: value for name, value in outputs.items() if name not in other_keys and value is not None}
     elif isinstance(outputs, tuple | list) and 2 <= len(outputs) <= len(IN_ORDER):
-        arguments = dict(zip(IN_ORDER, outputs))
+        arguments = {name: value for name, value in zip(IN_ORDER, outputs) if value is not None}
         indexes = arguments.get("indexes")
         if isinstance(indexes, Tensor) and indexes.ndim > 1:
             raise ValueError(
@@ -101,7 +99,7 @@ def arguments_of(outputs: Any, step: str, other_keys: Sequence[str]) -> dict[str
         raise TypeError(f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {what}; {BY_NAME}")
     if not arguments:
         raise ValueError(
-            f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {sorted(outputs)}; {BY_NAME}"
+            f"`{step}` must return {EXPECTED}, for RankingMetrics to read, got {sorted(map(str, outputs))}; {BY_NAME}"
         )
     return arguments
 
@@ -203,7 +201,8 @@ def hint(part: str, value: Any, root: str) -> str:
     """What there is in place of a name that there is not, and the next step."""
     if isinstance(value, nn.Module):
         known = [name for name in dir(value) if not name.startswith("_")]
-        return f": {did_you_mean(part, known, f'it has {MODULE_NAMES}')}"
+        otherwise = "it has its attributes and its methods, which are called with the batch"
+        return f": {did_you_mean(part, known, otherwise)}"
     names = names_in(value)
     if names:
         near = did_you_mean(part, names)
@@ -223,11 +222,11 @@ def padded_lists(arguments: Mapping[str, Any], device: Any) -> dict[str, Any]:
 
 
 def n_rows(arguments: Mapping[str, Any]) -> int | None:
-    """The number of rows of a batch: users, or flat rows."""
-    for name in ("preds", "user_embeddings", "item_ids"):
+    """The number of rows of a batch: users, or flat rows; None where no argument tells it."""
+    for name in LEADS:
         value = arguments.get(name)
         if isinstance(value, Ranking):
             return value.n_users
         if isinstance(value, Tensor) and value.ndim:
-            return value.shape[0]
+            return value.size(0)  # a nested tensor of the strided layout has no shape; the update refuses it
     return None

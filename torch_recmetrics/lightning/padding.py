@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +16,9 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from torch_recmetrics.core.layouts.ragged import padded_nested
-from torch_recmetrics.core.layouts.sequences import LEADS
+from torch_recmetrics.core.layouts.sequences import LEADS, PER_ITEM
 from torch_recmetrics.core.ranking.ranking import Ranking
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.lightning.inputs import n_rows
 
 # Lightning's own, around any other sampler of the user; both packages have one.
@@ -26,15 +26,11 @@ WRAPPERS = {
     "lightning_fabric.utilities.distributed.DistributedSamplerWrapper",
     "lightning.fabric.utilities.distributed.DistributedSamplerWrapper",
 }
+STEPS = 2**20  # more than a sequence has: the id of a step is the number of its row times this, and its place
 
 
-# These have a row for each item of the catalogue, as `item_ids` (C,) has, and `mask` (N,) beside embeddings.
-PER_ITEM = {"item_embeddings", "item_bias"}
-STEPS = 2**20  # more than a sequence has
-
-
-class Places(NamedTuple):
-    """The places of rows in a list that a sampler deals out among the ranks."""
+class SampledRows(NamedTuple):
+    """The rows of a batch, by their places in the list that a sampler deals out among the ranks."""
 
     places: Tensor  # (rows,) ascending; the list begins again where the rows end
     n_rows: int  # of the data set: from this place on rows are repeats
@@ -70,7 +66,10 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
 
 
 def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether an argument belongs to the catalogue and not to the users of the batch, whatever its length."""
+    """Whether an argument belongs to the catalogue and not to the users of the batch, whatever its length.
+
+    So do `item_ids` (C,), and `mask` (N,) beside embeddings.
+    """
     is_shared = name == "item_ids" or (name == "mask" and "user_embeddings" in arguments)
     return name in PER_ITEM or (is_shared and getattr(arguments[name], "ndim", 0) == 1)
 
@@ -87,7 +86,7 @@ def sampler_of(loader: Any) -> tuple[Any, int]:
     return (sampler, 1 if batches is None else batches.batch_size) if in_order else (None, 0)
 
 
-def places_of_batch(loader: Any, batch_idx: int) -> Places | None:
+def places_of_batch(loader: Any, batch_idx: int) -> SampledRows | None:
     """Where the rows of this batch stand in the list that the sampler deals out; None where that is not known."""
     sampler, size = sampler_of(loader)
     kind = type(sampler)  # a sampler that is known to put its repeats last, not a subclass of it
@@ -105,7 +104,7 @@ def places_of_batch(loader: Any, batch_idx: int) -> Places | None:
         return None
     start = min(batch_idx * size, n_sampled)  # of a batch behind the last there is nothing
     places = torch.arange(start, min(start + size, n_sampled))
-    return Places(places * step + first, n_rows, in_order)
+    return SampledRows(places * step + first, n_rows, in_order)
 
 
 def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, device: Any) -> dict[str, Any]:
@@ -116,7 +115,7 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
     """
     if not arguments or not {"sample_ids", "indexes"}.isdisjoint(arguments):
         return arguments
-    lead = next((arguments[name] for name in LEADS if name in arguments), None)
+    lead: Any = next((arguments[name] for name in LEADS if name in arguments), None)
     if isinstance(lead, Ranking):
         return arguments
     sampled = places_of_batch(loader, batch_idx)
@@ -129,7 +128,7 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
             f"{known}; give sample_ids='batch.row' or return `sample_ids`, or take a loader that does not shuffle"
         )
     numbers = numbers.to(device)
-    if lead is not None and lead.ndim == 3:  # a number for each step, whatever the length of the longest sequence
+    if lead.ndim == 3:  # a number for each step, whatever the length of the longest sequence
         numbers = numbers.unsqueeze(1) * STEPS + torch.arange(lead.shape[1], device=device)
     return arguments | {"sample_ids": numbers}
 
@@ -137,8 +136,6 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
 def first_rows(value: Any, number: int, rows: int) -> Any:
     """The first rows of what has a row for each element; a ready ranking keeps all, with weight 0 for the rest."""
     if isinstance(value, Ranking):
-        weights = value.weights
-        if weights is None:
-            weights = torch.ones(rows, dtype=value.relevance.dtype, device=value.relevance.device)
-        return replace(value, weights=weights * (torch.arange(rows, device=weights.device) < number))
+        weights = exact(torch.ones_like(value.n_relevant)) if value.weights is None else value.weights
+        return value.having(weights=weights * (torch.arange(rows, device=weights.device) < number))
     return value[:number] if isinstance(value, Tensor) and value.ndim and value.shape[0] == rows else value

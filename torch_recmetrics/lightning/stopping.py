@@ -88,15 +88,14 @@ class SignificantStopping(EarlyStopping):
         )
         self.best_users: UserValues | None = None  # of the epoch that was best so far
         self._users: UserValues | None = None  # of the last validation
-        self._source: Any = None  # who has them
+        self._source: Any = None  # the callback or the collection that has them
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Find who has the values of users."""
         super().setup(trainer, pl_module, stage)
         if stage == "fit":
             self._source = source_of(self.monitor, trainer, pl_module)
-            if self._source is not None:
-                check_mode(self.mode, self.monitor, self._source)
+            check_mode(self.mode, self.monitor, self._source)
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Take the values of a collection of the module, before Lightning resets it."""
@@ -105,20 +104,20 @@ class SignificantStopping(EarlyStopping):
         super().on_validation_epoch_end(trainer, pl_module)
 
     def _run_early_stopping_check(self, trainer: Any) -> None:
-        if self._source is not None and not isinstance(self._source, RecMetricCollection):
+        if not isinstance(self._source, RecMetricCollection):
             self._users = self._source.users_of(self.monitor)
         super()._run_early_stopping_check(trainer)
 
     def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
-        users, before = self._users, self.best_score
+        before = self.best_score
         is_final = self.stopping_threshold is not None and bool(self.monitor_op(current, self.stopping_threshold))
         if not is_final and bool(torch.isfinite(current)) and not self._beyond_chance():
-            # What chance can do is not better: the best epoch stays, and a value above its own counts as its own.
+            # Lightning compares two numbers: a value that is better by chance alone counts as the best one so far.
             best = self.best_score.to(current)
             current = best if bool(self.monitor_op(current, best)) else current
         decided: tuple[bool, str | None] = super()._evaluate_stopping_criteria(current)
         if self.best_score is not before:
-            self.best_users = users
+            self.best_users = self._users
         return decided
 
     def _beyond_chance(self) -> bool:

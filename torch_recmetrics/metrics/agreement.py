@@ -263,7 +263,8 @@ def overlap_sums(places: Tensor, lengths: Tensor, weights: Tensor, totals: Tenso
     if usable(places, lengths):
         return lists.overlap_sums(places, lengths, weights, totals, powers)
     own, depth = torch.arange(places.shape[1], device=places.device), weights.shape[0]
-    both = exact(places.new_zeros(places.shape[0], depth + 2))  # (B, 0, 1, ... items of each list, and those of one)
+    # (B, L + 2): how many items both lists hold at the depths 0, 1, ..., L; the last column counts those of one alone.
+    both = exact(places.new_zeros(places.shape[0], depth + 2))
     both.scatter_add_(1, torch.maximum(places, own) + 1, torch.ones_like(both[:, :1]).expand(places.shape))
     both, depths, columns = both[:, :-1].cumsum(1), ranks(depth, places.device), []
     for either in lengths.unbind(2):

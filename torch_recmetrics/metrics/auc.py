@@ -92,11 +92,11 @@ class BinaryAUC(ScoredRows):
     )
 
     def setup(self) -> None:
-        for name, value in (("num_bins", self.num_bins), ("max_fpr", self.max_fpr)):
-            if self.clustered and value is not None:
-                why = "reads the rows" if name == "num_bins" else "is about a standard error, which there is not"
-                raise ValueError(f"`clustered` {why}: leave `{name}` out, got {name}={value!r}")
         if self.clustered:
+            for name, value in (("num_bins", self.num_bins), ("max_fpr", self.max_fpr)):
+                if value is not None:
+                    why = "reads the rows" if name == "num_bins" else "is about a standard error, which there is not"
+                    raise ValueError(f"`clustered` {why}: leave `{name}` out, got {name}={value!r}")
             self.__dict__.update(stems=(*self.stems, "groups"), needed=(*self.needed, "indexes"))
         super().setup()
         if self.max_fpr is not None:

@@ -20,7 +20,7 @@ from torch_recmetrics.core.kernels.lists import amounts_by_group
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
-from torch_recmetrics.core.ranking.ties import log2_discount, ranks
+from torch_recmetrics.core.ranking.ties import Discount, counts_of, log2_discount
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
@@ -113,13 +113,14 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
 
 
 def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor, cutoffs: Cutoffs) -> Tensor:
-    """(B, cutoffs, G): the amounts of the first K of (B, D) items by their groups; ids below 0 and items without a
-    group have none.
+    """(B, cutoffs, G): the amounts of the first K of (B, D) items by their groups.
+
+    Padding and items without a group give theirs to nobody.
 
     Args:
         table: of the items.
-        item_ids: (B, D) int64.
-        amounts: (D,) in the dtype of the table, of the places.
+        item_ids: (B, D) int64, -1 for padding.
+        amounts: (D,) in the dtype of the table: what an item at each place counts.
         cutoffs: None for all items.
     """
     n_groups, (n_users, depth) = len(table.labels), item_ids.shape
@@ -143,13 +144,9 @@ def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor, cutoffs: Cu
 def exposures(stats: RankingStats, cutoffs: Cutoffs, table: ItemTable, attention: Any, persistence: float) -> Tensor:
     """(B, cutoffs, G): the attention that each group gets in the first K ranks."""
     item_ids = stats.items(cutoffs)
-    rank = ranks(item_ids.shape[1], item_ids.device)
-    known: dict[Any, Callable[[Tensor], Tensor]] = {
-        "log2": log2_discount,
-        "none": torch.ones_like,
-        "rbp": lambda r: persistence ** (r - 1),
-    }
-    return memberships(table, item_ids, exact(known.get(attention, attention)(rank)), cutoffs)
+    known: dict[Any, Discount] = {"log2": log2_discount, "none": None, "rbp": lambda r: persistence ** (r - 1)}
+    amounts = counts_of(known.get(attention, attention), item_ids.shape[1], item_ids.device)
+    return memberships(table, item_ids, exact(amounts), cutoffs)
 
 
 def shares_of(amounts: Tensor) -> Tensor:
@@ -234,7 +231,7 @@ Distance = Literal["js", "l1", "l2", "kl", "max_ratio", "difference"]
 
 
 def kl(shares: Tensor, target: Tensor) -> Tensor:
-    """The Kullback-Leibler divergence of the target from the shares, in bits."""
+    """The Kullback-Leibler divergence of the shares from the target, in bits."""
     bits = (torch.xlogy(shares, shares) - torch.xlogy(shares, target)).sum(-1) / math.log(2)
     return bits.clamp(min=0)
 
@@ -256,9 +253,8 @@ def max_ratio(shares: Tensor, target: Tensor) -> Tensor:
     return largest / smallest
 
 
-DISTANCES: dict[
-    str, tuple[Callable[[Tensor, Tensor], Tensor], float, float | None]
-] = {  # and their least and largest values
+# The distances, each with its least and its largest value.
+DISTANCES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], float, float | None]] = {
     "js": (js, 0.0, 1.0),
     "l1": (lambda shares, target: (shares - target).abs().sum(-1) / 2, 0.0, 1.0),
     "l2": (lambda shares, target: (shares - target).square().sum(-1), 0.0, 2.0),
@@ -299,8 +295,8 @@ class ExposureDisparity(ListMeans):
 
     Undefined: for users without an item that has a group, and with ``target="relevance"`` and ``per="list"`` without a
     relevant one, who are left out; nan where no user counts.
-    Range: [0, 1] for js and l1, [0, 2] for l2, [0, inf) for kl, [1, inf] for max_ratio, lower is nearer to the target;
-    [-1, 1] for difference.
+    Range: [0, 1] for js and l1, [0, 2] for l2, [0, inf] for kl (inf where a group should get nothing, and gets
+    something), [1, inf] for max_ratio, lower is nearer to the target; [-1, 1] for difference.
     Source: with ``per="list"`` attention-weighted rank fairness, AWRF, of P. Sapiezynski et al., Quantifying the impact
     of user attention on fair group representation in ranked lists, WWW companion 2019, and A. Raj and M. D. Ekstrand,
     Measuring fairness in ranked results, SIGIR 2022; ``distance="l2"`` with ``per="system"`` is the loss of F. Diaz et
@@ -356,10 +352,8 @@ class ExposureDisparity(ListMeans):
         self.needs_target = self.target == "relevance"
         if self.per == "system":
             self.n_parts = n_groups * (2 if self.needs_target else 1)
-            self.has_interval, self.empty_target_action = (
-                False,
-                "neg",
-            )  # users without a relevant item are shown lists too
+            # Users without a relevant item are shown lists too, and their attention counts.
+            self.has_interval, self.empty_target_action = False, "neg"
         return table
 
     @property
@@ -367,8 +361,7 @@ class ExposureDisparity(ListMeans):
         return DISTANCES[self.distance][1:]
 
     def requirements(self) -> RankingRequirements:
-        wants = self.needs_target
-        return replace(super().requirements(), needs_target=wants, relevant_ids=wants)
+        return replace(super().requirements(), needs_target=self.needs_target, relevant_ids=self.needs_target)
 
     @property
     def pooled_by(self) -> PooledBy:

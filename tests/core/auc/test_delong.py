@@ -9,7 +9,7 @@ from fixtures.clicks import drawn_clicks, rows_of
 from fixtures.histories import fed
 from oracles import intervals
 
-from torch_recmetrics import BinaryAUC
+from torch_recmetrics import BinaryAUC, Sliced
 from torch_recmetrics.core.auc.delong import n_of_units
 
 
@@ -44,3 +44,15 @@ def test_of_how_many_units_an_area_is() -> None:
     metric = BinaryAUC()
     metric.update(torch.arange(14.0), torch.arange(14) < 5)
     assert metric.spread().n == 5
+
+
+def test_a_slice_loses_no_digits_beside_a_heavier_one() -> None:
+    g = torch.Generator().manual_seed(0)
+    preds, labels, slices = torch.rand(40, generator=g), torch.rand(40, generator=g) < 0.4, torch.arange(40) % 3
+    weights = (1 + torch.rand(40, generator=g)) * torch.tensor([1e90, 1.0, 1e-90], dtype=torch.float64)[slices]
+    metric = Sliced(BinaryAUC(), 3)
+    metric.update(preds, labels, weights, slice_ids=slices)
+    for number, error in enumerate(metric.standard_error().values()):
+        own = BinaryAUC()
+        own.update(*(column[slices == number] for column in (preds, labels, weights)))
+        assert float(error) == pytest.approx(float(own.standard_error()), rel=1e-12)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import used_bins
-from torch_recmetrics.core.auc.pairs import class_sums
+from torch_recmetrics.core.auc.pairs import class_sums, units_of
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct_rows, joined
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
@@ -47,11 +47,13 @@ def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> tuple[Tensor, Tens
         return sum_by(by_class, side.flatten(), 2 * n_groups).view(2, n_groups)
 
     totals, counts = summed(weights), summed(numbers)
+    units, of_score = units_of(totals), groups.expand(2, -1)
+    weights, of_all = weights / units.gather(1, of_score), totals / units
     # The share of the class that lies below a score, half of that at it. In place: fresh memory costs more.
     below = weights.cumsum(1).sub_(weights)
     below -= below.gather(1, first.expand(2, -1))
-    placements = below.add_(weights, alpha=0.5).div_(totals.gather(1, groups.expand(2, -1)))
-    auc = sum_by(groups, weights[1] * placements[0], n_groups) / totals[1]
+    placements = below.add_(weights, alpha=0.5).div_(of_all.gather(1, of_score))
+    auc = sum_by(groups, weights[1] * placements[0], n_groups) / of_all[1]
     deviations = torch.stack([1 - placements[1], placements[0]]).sub_(auc[groups])
     factor = torch.where(counts > 1, counts / (counts - 1), float("nan"))  # the deviation of a row alone is 0
     variances = summed(deviations.square_().mul_(squares)) / totals.square() * factor

@@ -129,7 +129,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     labels = None
     if target.dtype in READABLE and usable(target) and target.is_contiguous():
         labels = torch.empty_like(target, dtype=torch.bool)
-        broken = torch.tensor(bool(kernels.write_labels(target.numpy(), labels.numpy())), device=target.device)
+        broken = torch.tensor(kernels.write_labels(target.numpy(), labels.numpy()), device=target.device)
     elif target.is_floating_point():
         # Only 0 and 1 are their own squares; inf - inf is NaN, which breaks the rule as well.
         squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))

@@ -43,8 +43,7 @@ class Rows:
 
 def rows_of(pieces: Iterable[Mapping[str, Tensor]]) -> list[Rows]:
     """The rows that each update left, see ``RowMetric.pieces``."""
-    columns = ("weights", "groups")
-    return [Rows(piece["keys"], piece["labels"], *map(piece.get, columns)) for piece in pieces]
+    return [Rows(piece["keys"], piece["labels"], piece.get("weights"), piece.get("groups")) for piece in pieces]
 
 
 def column(parts: Sequence[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -25,16 +25,16 @@ class LocalTopK(NamedTuple):
 
 
 class Word(NamedTuple):
-    """What every process says before the lists travel: a few int64."""
+    """What every process says before the lists travel: a few int64, all 0 where it could not search."""
 
-    ready: int
-    users: int
-    width: int
-    top_k: int
-    cosine: int
-    user_bits: int  # a fingerprint of the users' vectors
-    first: int
-    stop: int
+    ready: int = 0
+    users: int = 0
+    width: int = 0  # of a user's vector
+    top_k: int = 0
+    cosine: int = 0
+    user_bits: int = 0  # a fingerprint of the users' vectors, as a signed number
+    first: int = 0  # the id of its first item, and that behind its last
+    stop: int = 0
 
 
 def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device, group: Any) -> tuple[Tensor, Tensor]:
@@ -50,13 +50,20 @@ def merged_over_processes(search: Callable[[], LocalTopK], device: torch.device,
     """
     check_ready(group)
     error: Exception | None = None
-    word = Word(*[0] * len(Word._fields))
+    word = Word()
     try:
         local = search()
         packed = torch.stack([local.ids, float_bits(local.scores)])
-        pairs, first, user_bits = local.pairs, local.first_item, int(fingerprint(local.pairs.users), 16) - (1 << 63)
-        sizes = pairs.n_users, pairs.width, local.ids.shape[1]
-        word = Word(1, *sizes, int(pairs.cosine), user_bits, first, first + pairs.n_items)
+        word = Word(
+            ready=1,
+            users=local.pairs.n_users,
+            width=local.pairs.width,
+            top_k=local.ids.shape[1],
+            cosine=int(local.pairs.cosine),
+            user_bits=int(fingerprint(local.pairs.users), 16) - (1 << 63),
+            first=local.first_item,
+            stop=local.first_item + local.pairs.n_items,
+        )
     except Exception as refused:
         error = refused
     words = gather_vectors(torch.tensor(word, dtype=torch.int64, device=device), group).tolist()

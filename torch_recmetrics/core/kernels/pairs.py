@@ -25,7 +25,7 @@ def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int,
         largest: of the integers of this dtype.
         counts: int64; negatives and positives of each bin in turn.
     """
-    turned = 0 if are_keys else largest
+    turned = 0 if are_keys else largest  # what is a key already stays as it is
     one = 0 if are_keys else 1
     for row in range(bits.shape[0]):
         key = np.int64(bits[row])
@@ -35,13 +35,13 @@ def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int,
 
 
 @compiled
-def write_labels(target: Array, labels: Array) -> int:
-    """Which of (M,) numbers are not 0, and how many are neither 0 nor 1."""
-    n = np.int32(0)
+def write_labels(target: Array, labels: Array) -> bool:
+    """Write which of (M,) numbers are not 0; whether any is neither 0 nor 1."""
+    broken = False
     for row in range(target.shape[0]):
         labels[row] = target[row] != 0
-        n = np.int32(n + ((target[row] != 0) & (target[row] != 1)))
-    return int(n)
+        broken |= (target[row] != 0) & (target[row] != 1)
+    return broken
 
 
 @compiled

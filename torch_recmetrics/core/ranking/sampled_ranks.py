@@ -86,13 +86,13 @@ class RankNodes:
 
 
 def whole_block(first: int, last: int, functions: Sequence[OfRank]) -> tuple[Tensor, Tensor]:
-    """Nodes (last - first,) and their (.., 1 + F) weights: the ranks themselves."""
+    """(n,) the ranks of a block, and (n, 1 + F) what each brings to a sum: 1, and the value of each function."""
     ranks = torch.arange(first + 1, last + 1)
     return ranks, torch.stack([torch.ones(len(ranks)), *(f(ranks) for f in functions)], 1)
 
 
 def interpolated_block(first: int, last: int, functions: Sequence[OfRank]) -> tuple[Tensor, Tensor]:
-    """The same in the fewer nodes of an interpolation: ranks near the places of Chebyshev's."""
+    """The same of all ranks of the block, moved to (NODES,) of them that stand near the places of Chebyshev's nodes."""
     angles = torch.arange(NODES, dtype=torch.float64) * (math.pi / (NODES - 1))
     nodes = (first + 1 + (last - 1 - first) / 2 * (1 - angles.cos())).round().to(torch.int64)
     scale = 4 / (last - first)  # products of differences stay near 1

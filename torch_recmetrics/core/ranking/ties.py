@@ -1,4 +1,4 @@
-"""What a block of equal scores counts, under each rule.
+"""What a block of equal scores, a tie group, counts under each rule.
 
 ``average`` is the exact expectation over all orders of every block, in closed form (F. McSherry and M. Najork,
 Computing information retrieval performance measures efficiently in the presence of tied scores, ECIR 2008; the rest
@@ -32,7 +32,7 @@ UNORDERED = 'the Ranking does not know the order of equal scores that ties="stab
 LN_2 = math.log(2)
 # Gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
 GAIN_SCALE = 2.0**40
-# Tables of fewer ranks are kept, longer ones made anew: 16 MiB for each kind of table in all.
+# Tables of what fewer ranks count are kept, longer ones made anew: 16 MiB for each kind of table in all.
 KEPT_RANKS = 1 << 20
 SMALL_STEP = 2000  # numbers of which torch takes powers without threads
 SUMMED_IN_TURN = 1 << 8
@@ -48,15 +48,7 @@ Places = tuple[int, ...] | None
 
 
 def ranks(n: int, device: torch.device) -> Tensor:
-    """1, 2, ..., n; a view of a longer table, so that those of many lengths take no more memory than the longest."""
-    if n < KEPT_RANKS:
-        return rank_table(1 << n.bit_length(), device)[:n]
-    return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
-
-
-@lru_cache(maxsize=64)
-def rank_table(n: int, device: torch.device) -> Tensor:
-    """1, 2, ..., n."""
+    """(n,) 1, 2, ..., n."""
     return torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
 
 
@@ -88,14 +80,14 @@ def running_sum(values: Tensor, discount: Discount = None) -> Tensor:
 
 def counts_of(discount: Discount, width: int, device: torch.device) -> Tensor:
     """(width,) what each rank counts."""
-    if width < KEPT_RANKS and discount in (None, log2_discount):
+    if width < KEPT_RANKS and discount in REMEMBERED_DISCOUNTS:
         return remembered_rank_counts(1 << width.bit_length(), discount, device)[:width]
     return rank_counts(width, discount, device)
 
 
 def rank_counts(n: int, discount: Discount, device: torch.device) -> Tensor:
-    """(n,) the same, made anew."""
-    rank = torch.arange(1, n + 1, dtype=accumulator_dtype(device), device=device)
+    """(n,) the same, made anew, from ranks that a user's discount may write to."""
+    rank = ranks(n, device)
     return torch.ones_like(rank) if discount is None else discount(rank)
 
 
@@ -146,12 +138,12 @@ def scaled_exponential(relevance: Tensor) -> Tensor:
 
 
 def scaled_linear(relevance: Tensor) -> Tensor:
-    """G / GAIN_SCALE."""
+    """The relevance / GAIN_SCALE."""
     return relevance / GAIN_SCALE
 
 
 SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
-# Of these, tables of the best sums are remembered: functions that are made anew at each call would fill them for ever.
+# Tables of these are remembered: functions that are made anew at each call would fill them for ever.
 REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount, log2_from_two_discount})
 DISCOUNTS: dict[str, Discount] = {"log2": log2_discount, "log2_from_two": log2_from_two_discount, "none": None}
 
@@ -203,9 +195,13 @@ class CumulativeStats:
         self, items: Tensor, above: Tensor, depth: int, by_rank: Callable[[], Tensor], *, binary: bool
     ) -> None:
         self._items, self._above, self._depth, self._by_rank = items, above, depth, by_rank
-        self.ranks = ranks(depth, items.device)  # (D,) 1, 2, ....
         self.binary = binary
         self._folded: dict[tuple[int, ...], list[Tensor]] = {}
+
+    @cached_property
+    def ranks(self) -> Tensor:
+        """(D,) 1, 2, ..., D."""
+        return ranks(self._depth, self._items.device)
 
     @cached_property
     def relevance(self) -> Tensor:
@@ -290,9 +286,9 @@ class CumulativeStats:
 
 
 class ExpectedStats(CumulativeStats):
-    """The same running sums, each the exact expectation over all orders of the groups of equal scores.
+    """The same running sums, each the exact expectation over all orders of the blocks of equal scores.
 
-    A group without a relevant item decides nothing: its ranks stand as if no two of its scores were equal.
+    A block without a relevant item decides nothing: its ranks stand as if no two of its scores were equal.
 
     Args:
         items: (B, T) relevance of the relevant items, 0 for padding.
@@ -319,7 +315,7 @@ class ExpectedStats(CumulativeStats):
         self.place = self.ranks - 1 - self.start  # j
 
     def _tie_groups(self) -> tuple[Tensor, Tensor]:
-        """(B, D) int64: where the group of each rank begins, and how many members it has, inside and outside."""
+        """(B, D) int64: where the block of each rank begins, and how many members it has, in the list and behind it."""
         above, equal, depth = self._above, self._equal, self._depth
         shape = above.shape[0], depth
         if usable(above, equal):
@@ -337,7 +333,7 @@ class ExpectedStats(CumulativeStats):
         return torch.where(inside, head[:, :depth], rank[:, :depth]), torch.where(inside, size[:, :depth], 1)
 
     def _of_groups(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, D) the sum of (B, T) values of items over the group of each rank, and over those before it."""
+        """(B, D) the sum of (B, T) values of items over the block of each rank, and over those before it."""
         above, start, depth = self._above, self.start, self._depth
         if usable(values, above):
             total, before = values.new_zeros(start.shape), values.new_empty(start.shape)
@@ -357,7 +353,7 @@ class ExpectedStats(CumulativeStats):
         return earlier + relevant * (place + 1) / size
 
     def gains(self, gain: Gain) -> Tensor:
-        """The mean gain of the group of each rank."""
+        """The mean gain of the block of each rank."""
         return (self.relevant if gain == "hit" else self._of_groups(gain_of(exact(self._items), gain))[0]) / self.size
 
     @cached_property
@@ -375,7 +371,7 @@ class ExpectedStats(CumulativeStats):
         return self._members[1]
 
     def _of_hits(self, which: int, places: Places) -> None:
-        """None: expected hits have loops of their own."""
+        """None: that loop takes every place for decided, and expected hits have loops of their own."""
 
     def _first_hits(self, places: tuple[int, ...]) -> list[Tensor]:
         """:meth:`p_no_hit` and :meth:`reciprocal`."""

@@ -18,7 +18,7 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 
 
 def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tensor, Tensor | None] | None:
-    """The rank of each of (B, T) columns, or -1, among the first D, without a top-k.
+    """The rank of each of (B, T) columns, -1 for none, among the first D, without a top-k.
 
     (B, T) int32 how many scores are higher (D: D and more, FAR: it is hidden), and how many are equal, its own
     included; None where no two are. None where a top-k is needed: without compiled loops for more than one item of a
@@ -51,7 +51,7 @@ def _counted(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor | None
 def ranks_in_list(
     best: Tensor, scores: Tensor, depth: int, count_equal: Callable[[Tensor | None], Tensor] | None, *, waits: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The same from the D + 1 best scores of each row.
+    """What :func:`ranks_within` gives, from the D + 1 best scores of each row; never None.
 
     Args:
         best: (B, D + 1) descending, or (B, D) of rows that have no more.
@@ -111,7 +111,7 @@ def range_counts(values: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Ten
 
 
 def _looped_ranks(scores: ScoreMatrix, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same by a compiled loop."""
+    """What :func:`range_counts` gives, and the lengths of :func:`full_ranks`, by a compiled loop."""
     n_users, n_wanted = low.shape
     above, equal = low.new_zeros((2, n_users, n_wanted), dtype=torch.int64)
     lengths = low.new_empty(n_users, dtype=torch.int64)

@@ -46,16 +46,13 @@ def plain_number(value: Any) -> Any:
 
 def plain_tensor(name: str, value: Any) -> Any:
     """A tensor for lists of numbers (floats in float64) and for arrays of NumPy and its like; the rest as it is."""
-    if isinstance(value, Tensor) or not (isinstance(value, list | tuple) or hasattr(value, "__array__")):
+    is_list = isinstance(value, list | tuple)
+    if isinstance(value, Tensor) or not (is_list or hasattr(value, "__array__")):
         return value
     try:
         # A copy: torch takes no negative strides, and warns of read-only arrays. A column of a frame may lack row 0.
-        tensor = torch.as_tensor(value if isinstance(value, list | tuple) else value.__array__().copy())
-        return (
-            torch.as_tensor(value, dtype=torch.float64)
-            if isinstance(value, list | tuple) and tensor.is_floating_point()
-            else tensor
-        )
+        tensor = torch.as_tensor(value if is_list else value.__array__().copy())
+        return torch.as_tensor(value, dtype=torch.float64) if is_list and tensor.is_floating_point() else tensor
     except (TypeError, ValueError, RuntimeError) as error:
         first = next(iter(value), None)
         if isinstance(first, str):
@@ -216,11 +213,11 @@ def check_device(device: torch.device, tensors: Mapping[str, object]) -> None:
             raise ValueError(f"all arguments must be on one device: `{name}` is on {tensor.device}, others on {device}")
 
 
+# What an update looks for to warn of it.
 MISTAKES, UNLISTED = "mistakes", "unlisted"
-LOOKS = frozenset({MISTAKES, UNLISTED})  # for what is warned of
+LOOKS = frozenset({MISTAKES, UNLISTED})
 
-
-# The texts of warnings, in their order, where somebody keeps them.
+# The texts of warnings in their order, as keys, where somebody keeps them.
 noted: ContextVar[dict[str, None] | None] = ContextVar("noted", default=None)
 
 
@@ -263,7 +260,10 @@ class ValueChecks:
             self._rules.append((broken, message, where))
 
     def defer_warning(self, holds: Tensor, text: str | Callable[[], str], look: str = MISTAKES) -> None:
-        """Warn if `holds` and no rule is broken, once. Mistakes are looked for once, whether they hold or not."""
+        """Warn if `holds`, a bool tensor, is True anywhere and no rule is broken.
+
+        Who has been warned is not warned again. Mistakes are looked for once, also where there were none.
+        """
         if look == MISTAKES:
             self.warns -= {look}
         if holds.device.type != "meta":
@@ -397,8 +397,10 @@ def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
 
 
 def defer_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
-    """Ids below -1, which is padding, or outside a catalogue of `below` items; True where they are known to be in range
-    already."""
+    """Ids below -1, which is padding, or outside a catalogue of `below` items.
+
+    True where they are known to be in range: on a CPU reading them costs nothing, elsewhere the checks do so later.
+    """
     if not checks.active or ids.numel() == 0:
         return ids.numel() == 0
     dense = below is not None and below > SMALL_CATALOGUE and ids.ndim == 2 and ids.shape[1] == below

@@ -1,8 +1,8 @@
 """Poisson weights of a bootstrap: integers that follow from a seed, a key and a number, the same on every device.
 
 The generator is counter-based: SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, Fast splittable pseudorandom number
-generators, OOPSLA 2014), whose state is a mix of seed and key, and whose step is a word of four numbers. 16 bits of a
-word become a weight by inversion of the distribution, in integers alone.
+generators, OOPSLA 2014). Its state is a mix of seed and key. Each of its words of 64 bits holds four numbers, of which
+each becomes a weight by inversion of the distribution, in integers alone.
 """
 
 from __future__ import annotations
