@@ -29,7 +29,7 @@ def base_of(variant: Variant) -> type[Any]:
     return next(cls for cls in type(variant.made).__mro__ if ".metrics." not in cls.__module__)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize("variant", {base_of(v): v for v in reversed(FIRST)}.values(), ids=str)
 def test_point_23_a_metric_and_a_module_that_holds_one_can_be_scripted(variant: Variant) -> None:
     torch.jit.script(variant.make())
@@ -38,7 +38,7 @@ def test_point_23_a_metric_and_a_module_that_holds_one_can_be_scripted(variant: 
     assert torch.equal(torch.jit.script(model)(features), model(features))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize("make", [lambda: RecMetricCollection([NDCG(3)]), ctr_metrics], ids=["ranking", "ctr"])
 def test_point_23_a_module_that_holds_a_collection_can_be_scripted(make: Any) -> None:
     model = Model(make())
