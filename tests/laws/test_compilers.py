@@ -29,7 +29,7 @@ def base_of(variant: Variant) -> type[Any]:
     return next(cls for cls in type(variant.made).__mro__ if ".metrics." not in cls.__module__)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize("variant", {base_of(v): v for v in reversed(FIRST)}.values(), ids=str)
 def test_point_23_a_metric_and_a_module_that_holds_one_can_be_scripted(variant: Variant) -> None:
     torch.jit.script(variant.make())
@@ -38,7 +38,7 @@ def test_point_23_a_metric_and_a_module_that_holds_one_can_be_scripted(variant: 
     assert torch.equal(torch.jit.script(model)(features), model(features))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize("make", [lambda: RecMetricCollection([NDCG(3)]), ctr_metrics], ids=["ranking", "ctr"])
 def test_point_23_a_module_that_holds_a_collection_can_be_scripted(make: Any) -> None:
     model = Model(make())
@@ -52,6 +52,29 @@ def test_point_23_every_metric_can_be_made_under_the_meta_device(variant: Varian
         metric, of_torchmetrics = variant.make(), SumMetric()
     assert metric.device == of_torchmetrics.device  # the lowest torchmetrics does not know it
     assert all(table.device.type == "meta" for table in metric.buffers())
+
+
+@pytest.mark.parametrize("variant", FIRST, ids=str)
+def test_a_module_that_becomes_real_by_to_empty_has_metrics_that_have_seen_nothing(variant: Variant) -> None:
+    """Large models are made on the meta device. What is in memory by then is whatever was there."""
+    updates = variant.history(variant.histories[0])
+    expected = variant.fed(updates).compute()
+    models = [Model(variant.fed(updates))]
+    with torch.device("meta"):
+        made = variant.make()
+    if not list(made.buffers()):  # what is known of the items cannot come back
+        models.append(Model(made))
+    torch.utils.deterministic.fill_uninitialized_memory, filled = True, torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # and such memory is filled with nan, and with the largest integers
+    try:
+        for model in models:
+            model.to_empty(device="cpu")
+    finally:
+        torch.use_deterministic_algorithms(filled)
+    for metric in [*(model.metric for model in models), variant.make().to_empty(device="cpu")]:
+        assert metric.update_count == 0 and metric.device == torch.device("cpu")
+        fed(metric, updates)
+        torch.testing.assert_close(metric.compute(), expected, rtol=0, atol=0, equal_nan=True)
 
 
 class Evaluated(Model):

@@ -86,6 +86,15 @@ def test_a_method_of_the_module_is_called_once_for_a_batch() -> None:
     assert found("module.predict_step", batch=B, batch_idx=5) == 5
 
 
+def test_a_compiled_method_is_called_as_the_method_is() -> None:
+    """torch.compile(module) makes Lightning put functions in the place of the methods of the module."""
+    module = Module()
+    for name in ("predict", "predict_step"):
+        setattr(module, name, torch.compile(getattr(module, name), backend="eager"))
+    assert torch.equal(found("module.predict.logits", batch=B, module=module), A)
+    assert found("module.predict_step", batch=B, module=module, batch_idx=5) == 5
+
+
 @pytest.mark.parametrize(
     ("name", "outputs", "batch", "says"),
     [

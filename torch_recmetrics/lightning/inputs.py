@@ -148,7 +148,7 @@ def look_up(argument: str, name: str, step: Step, called: dict[str, Any]) -> Any
         else:
             raise ValueError(f"{argument}={name!r}: {place} has no {parts[0]!r}{hint(parts[0], value, root)}")
         path, parts = (f"{path}.{part}" if path else part), parts[length:]
-        if root == "module" and inspect.ismethod(inner):
+        if root == "module" and inspect.isroutine(inner):  # a compiled method is a function
             if path not in called:
                 called[path] = call(inner, step)
             inner = called[path]

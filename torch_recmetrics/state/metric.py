@@ -379,19 +379,32 @@ class RecMetric(Configured, Metric):
 
     # -- devices and dtypes -------------------------------------------------------------------------------------------
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> RecMetric:  # noqa: ARG002
-        """Follow the module to another device, never to another dtype: a sum in bfloat16 is no sum."""
+    def _apply(  # type: ignore[override]
+        self,
+        fn: Callable[[Tensor], Tensor],
+        exclude_state: Sequence[str] = "",  # noqa: ARG002
+        recurse: bool = True,  # noqa: ARG002
+    ) -> RecMetric:
+        """Follow the module to another device, never to another dtype: a sum in bfloat16 is no sum.
+
+        After ``to_empty``, as for modules that were made on the meta device, it has seen nothing.
+        """
         self.evaluate_waiting()  # here, where what is known of their items is too
         probe = fn(torch.zeros(1, device=self.device))
+        emptied = "Module.to_empty" in str(fn)  # torchmetrics knows the others by their names too
 
         def move(tensor: Tensor) -> Tensor:
             if tensor.is_floating_point():  # narrowed before it reaches a device without float64
                 tensor = tensor.to(accumulator_dtype(probe.device))
             moved = fn(tensor)
+            if emptied:  # whatever was in that memory
+                return moved.zero_()
             return moved if moved.dtype == tensor.dtype else tensor.to(probe.device)
 
         super()._apply(move)
         self._dtype = probe.dtype
+        if emptied:
+            self.reset()
         return self
 
     def check_device(self, name: str, tensor: object) -> None:
