@@ -179,14 +179,13 @@ class Sliced(Wrapper):
     def entries_by_item(self, evaluator: Evaluator, given: dict[str, Any]) -> tuple[list[Tensor], Tensor, Any]:
         """The numbers of rows, a row for each user and slice, and one for all; their entries; the prepared update."""
         if isinstance(given.get("preds"), Ranking) or "indexes" in given:
-            what = "a ready Ranking" if "indexes" not in given else "flat rows (`indexes`)"
+            what = "flat rows (`indexes`)" if "indexes" in given else "a ready Ranking"
             raise ValueError(f"slices of relevant items need to know their ids, which {what} do not tell")
         if any(getattr(given.get(name), "ndim", 0) == 3 for name in ("preds", "item_ids", "user_embeddings")):
             raise ValueError("slices of relevant items take no sequences: give each step as a row")
         prepared = evaluator.prepare(read_layout(evaluator.labels, **given))
-        found = []
+        own, found = self.slice_evaluator, []
         for number in range(self.n_slices):
-            own = self.slice_evaluator
             of_slice = own.prepare(read_layout(own.labels, **self._of_slice(given, number)))
             found.append(columns_of(own, own.evaluated(of_slice).values))
         found.append(columns_of(evaluator, evaluator.evaluated(prepared).values))
@@ -196,22 +195,23 @@ class Sliced(Wrapper):
 
     def _of_slice(self, given: dict[str, Any], number: int) -> dict[str, Any]:
         """The same arguments, with the relevant items of one slice."""
-        of_items: Any = self.item_slices
         name = "target_ids" if "target_ids" in given else "target"
         target = given[name]
         if getattr(target, "is_nested", False):
             target = padded_nested(name, target)
-        of_items = of_items.to(target.device)
+        items: Any = self.item_slices
+        of_items = items.to(target.device)  # (num_items,) the slice of each
         ignored = next(iter(self.members.values())).ignore_index
         if name == "target_ids":
+            target = target.to(torch.int64)  # narrow integers look nothing up, and bytes are a mask to torch
             known = target >= 0 if ignored is None else (target >= 0) & (target != ignored)
-            largest = int(target.masked_fill(~known, 0).max()) if target.numel() else 0
+            places = target.masked_fill(~known, 0)
+            largest = int(places.max()) if places.numel() else 0
             if largest >= of_items.shape[0]:
                 raise ValueError(
                     f"`target_ids` must be below the {of_items.shape[0]} items of `item_counts`, got {largest}"
                 )
-            other = of_items[target.masked_fill(~known, 0)] != number
-            return {**given, name: target.masked_fill(known & other, -1)}
+            return {**given, name: target.masked_fill(known & (of_items[places] != number), -1)}
         if target.shape[-1] != of_items.shape[0]:
             raise ValueError(
                 f"`target` must have a column for each of the {of_items.shape[0]} items of `item_counts`, "
