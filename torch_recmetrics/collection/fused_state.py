@@ -78,7 +78,7 @@ class FusedState:
         try:
             for member in self.members:
                 member.__dict__.update(member.empty_states())
-            self.evaluator.count(prepared._replace(among=()))
+            self.evaluator.count(prepared._replace(candidates=()))
             values = means_of(self.summed, totals(self.summed) if self.summed else [])
             values |= {id(member): type(member).compute(member) for member in self.members if id(member) not in values}
         finally:

@@ -203,7 +203,7 @@ def flat_users(metrics: Sequence[UserMeasure], packed: Tensor) -> KeptUsers:
     """The users of flat rows by their index; all rows of a user must be there."""
     indexes = packed[:, 0].unique()  # type: ignore[no-untyped-call]
     parts = [
-        (*values.columns(), indexes if places is None else indexes[places])
+        (*values.values_and_weights(), indexes if places is None else indexes[places])
         for values, places in flat_values(metrics, packed)
     ]
     values, weights, ids = map(torch.cat, zip(*parts, strict=True))

@@ -243,7 +243,7 @@ class Wrapper(RecMetric):
             for table in self.tables:
                 if table.of_users:
                     table.count_users(evaluator, prepared, entries, columns)
-            for number, member in itertools.product(prepared.among, self.members.values()):
+            for number, member in itertools.product(prepared.candidates, self.members.values()):
                 if isinstance(member, RankingMetric):
                     member.note_candidates(number)
 
