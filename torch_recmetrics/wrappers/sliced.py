@@ -169,15 +169,18 @@ class Sliced(Wrapper):
         return slice_ids
 
     def entries_of_rows(self, slice_ids: Tensor, shape: tuple[int, ...], rows: Tensor | None) -> Tensor:
-        """(E, 2) int64: each row and a slice that it is in, of rows of the input of this shape; see `entries_of`."""
+        """(E, 2) int64: each row and a slice that it is in, of input rows of this shape; as :func:`entries_of`."""
         return entries_of(read_slices(slice_ids, shape), rows, self.n_slices)
 
     def entries_of_layout(self, slice_ids: Tensor, layout: Layout, given: Mapping[str, Any]) -> Tensor:
-        """The same of the users of a layout, or of its flat rows."""
+        """(E, 2) int64: the same of the users of a layout, or of its flat rows."""
         return entries_of(rows_of_layout(layout, slice_ids, given), None, self.n_slices)
 
     def entries_by_item(self, evaluator: Evaluator, given: dict[str, Any]) -> tuple[list[Tensor], Tensor, Any]:
-        """The numbers of rows, a row for each user and slice, and one for all; their entries; the prepared update."""
+        """The columns of rows, their entries, and the prepared update.
+
+        Each user has S + 1 rows, one for each slice of the items and one for all items.
+        """
         if isinstance(given.get("preds"), Ranking) or "indexes" in given:
             what = "flat rows (`indexes`)" if "indexes" in given else "a ready Ranking"
             raise ValueError(f"slices of relevant items need to know their ids, which {what} do not tell")
@@ -223,7 +226,10 @@ class Sliced(Wrapper):
     # -- values -------------------------------------------------------------------------------------------------------
 
     def by_slice(self, found: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
-        """What each value comes to in every slot, by the names of the slices; all that was given is left out."""
+        """What was found of each value in every slot, by the names of the slices.
+
+        The last slot, of all that was given, is left out.
+        """
         values: dict[str, Any] = {}
         for name, of_each in found.items():
             start = f"{name}{self.sep}" if self.has_names else ""
@@ -237,15 +243,14 @@ class Sliced(Wrapper):
         A 0-dim float64, or what :class:`~torch_recmetrics.UserBootstrap` has of them; of a collection by the name of
         the metric. All ranks must read it.
         """
-        found = self.read(self.found).items()
-        return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, (*_, one) in found})
+        values = self.read(self.values_by_slot).items()
+        return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, (*_, one) in values})
 
     def _values(self) -> dict[str, tuple[Tensor, Any]]:
-        """Of each value that of every slot, and the metric that it is of."""
-        members = self.results
+        """Of each value (S + 1,) that of every slot, and the metric that it is of."""
+        members, slots = self.results, self.of_slots().items()
         if self.layer("draws") is None:
-            return {name: (spread.value, members[name]) for name, spread in self.of_slots().items()}
-        slots = self.of_slots().items()
+            return {name: (spread.value, members[name]) for name, spread in slots}
         return {name: (torch.stack([one.values[-1] for one in of_each]), members[name]) for name, of_each in slots}
 
     def worst(self) -> Any:
@@ -298,12 +303,12 @@ class Sliced(Wrapper):
         return self.read(lambda: self._with_errors(intervals))
 
     def _with_errors(self, read: Callable[[Spread, Any], Iterable[Any]]) -> dict[str, Any]:
-        """Something of each value that has an error, by slice."""
+        """What is read of the spread of each value that has an error, by slice."""
         drawn, members = self.layer("draws"), self.results
         if drawn is not None:
-            drawn.spread()  # says where they are
+            drawn.spread()  # raises, and says where errors and intervals are
         if not self.has_names and not self.has_interval:
-            next(iter(members.values())).spread()  # says why there is none
+            next(iter(members.values())).spread()  # raises, and says why there is none
         spreads = self.of_slots().items()
         return self.by_slice({n: read(spread, members[n]) for n, spread in spreads if members[n].has_interval})
 
@@ -349,7 +354,7 @@ def read_slices(slice_ids: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) -> Tensor:
-    """The same of the users of a layout, or of its flat rows.
+    """(M,) int64 or (M, S) bool: the slices of the users of a layout, or of its flat rows.
 
     Args:
         layout: what was read.
