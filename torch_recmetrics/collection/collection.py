@@ -288,8 +288,8 @@ class RecMetricCollection(MetricCollection):
 
     def _values(self) -> dict[str, Any]:
         """The values of all members by their names with prefix and postfix."""
-        means = self._fused_state().means()
-        if means and len(means) == len(self._modules):
+        fused = self._fused_state()
+        if len(fused.metrics) == len(self._modules) and (means := fused.means()):
             return self._named((name, member, means[id(member)]) for name, member in self._modules.items())
         if not any(hasattr(member, "named_values") for member in self._modules.values()):
             return super().compute()
