@@ -1,7 +1,8 @@
 """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
 
-A single metric is the case of one. Every metric has one column, the value under its tie rule; one that certifies bounds
-has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
+A single metric is the case of one. A metric has a column for each of its values: most have one, the value under their
+tie rule. One of several parts has a column for each part; one with ``keep_bounds`` has three, with the values under
+``pessimistic`` and ``optimistic`` beside its own.
 """
 
 from __future__ import annotations
@@ -97,7 +98,10 @@ class Evaluator:
         self._keeps_users = any(metric.keep_users for metric in self.metrics)
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
-        """Group the columns, and remember where each of them comes to stand."""
+        """Group columns that are measured in one call, and those that are weighed alike.
+
+        ``_back`` says for each column, in the order of the metrics, where it stands in the order of the groups.
+        """
         weightings: dict[tuple[bool, PooledBy, bool], dict[Any, list[int]]] = {}
         for position, (metric, rule) in enumerate(columns):
             skips_empty = metric.needs_target and metric.empty_target_action in ("skip", "error")
@@ -265,14 +269,14 @@ class Evaluator:
             metric.defer_rules(ranking, checks)
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
-        """Every metric for every user, all rules checked."""
+        """The values of every metric for every user, once all rules are checked."""
         self._defer_rules(checks, ranking)
         values = self.values_of(ranking)
         checks.raise_first()
         return values
 
     def values_of(self, ranking: Ranking) -> WeightedValues:
-        """Every metric for every user, who were checked."""
+        """The values of every metric for every user; these were checked."""
         weights, has_relevant = ranking.weights, ranking.n_relevant > 0
         if weights is None:
             weights = exact(torch.ones_like(has_relevant))
@@ -313,7 +317,7 @@ class WeightedValues:
         # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
         # may be undefined, which nan says, or where that depends on the cutoff.
         self._blocks = blocks
-        self._back = back  # the place of each column
+        self._back = back  # of each column, in the order of the metrics, its place in the blocks
         self._counted = counted  # every weight is 1, or 0 beside values of 0
 
     def sums(self) -> Tensor:
