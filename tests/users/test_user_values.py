@@ -156,6 +156,7 @@ def test_bad_input_is_refused(arguments: tuple[object, ...], error: type[Excepti
         ({"definitions": {"a": 3}}, TypeError, "`definitions` must be a dict"),
         ({"candidates": 100}, TypeError, "`candidates` must be a word"),
         ({"summaries": {"a": (0.5, 0.1)}}, ValueError, "`summaries` has 'a'"),
+        ({"summaries": [("b", (0.5, 0.1))]}, TypeError, "`summaries` must be a dict"),
         ({"summaries": {"b": 0.5}}, TypeError, "a value and its standard error"),
         ({"summaries": {"b": (0.5, -0.1)}}, ValueError, "standard error >= 0"),
         (

@@ -526,6 +526,14 @@ def test_an_id_that_is_ignored_is_of_no_slice() -> None:
     }
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_items_of_slices_are_found_by_narrow_integers(dtype: torch.dtype) -> None:
+    """There are as many ids as items: bytes of such a shape are a mask to torch, of all items but the first here."""
+    metric = Sliced(HitRate(1), slice_by_popularity([9, 1, 9, 1], (5,)))
+    metric.update(item_ids=torch.tensor([[3], [2], [1], [0]]), target_ids=torch.tensor([3, 2, 0, 0]).to(dtype))
+    assert floats(metric.compute()) == {"below_5": 1.0, "from_5": pytest.approx(2 / 3)}
+
+
 def test_slices_by_popularity() -> None:
     slices = slice_by_popularity([0, 5, 4, 100, 7.5], (5, 100))
     assert slices.names == ("below_5", "5_to_100", "from_100")

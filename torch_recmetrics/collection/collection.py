@@ -126,9 +126,9 @@ class RecMetricCollection(MetricCollection):
         super().__setitem__(name, metric)
 
     def _by_own_names(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments where those given by position have the names that all members have for these positions."""
-        own = {tuple(member._update_signature.parameters)[: len(POSITIONS)] for member in self._modules.values()}
-        names = own.pop() if len(own) == 1 else POSITIONS
+        """The arguments, of which those given by position get the names that all members have for these positions."""
+        firsts = {tuple(member._update_signature.parameters)[: len(POSITIONS)] for member in self._modules.values()}
+        names = firsts.pop() if len(firsts) == 1 else POSITIONS
         if "preds" in names or len(names) < len(POSITIONS):
             return arguments
         positional = {own: arguments[name] for name, own in zip(POSITIONS, names, strict=True) if name in arguments}
@@ -156,7 +156,7 @@ class RecMetricCollection(MetricCollection):
 
     @staticmethod
     def _refuse(members: list[Metric]) -> None:
-        """Members that cannot be together."""
+        """Refuse members that cannot be together."""
         if len({id(member) for member in members}) < len(members):
             raise ValueError("one metric object cannot be two members: its updates would count twice; clone() it")
         ranked = [member for member in members if isinstance(member, RankingMetric)]
@@ -213,6 +213,7 @@ class RecMetricCollection(MetricCollection):
         return self._named((name, self._modules[name], value) for name, value in values.items())
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
+        """Advance all members by ``"update"`` or ``"forward"``, and return what the latter gives, by member name."""
         fused = self._fused_state()
         for metric in fused.members:
             if metric._is_synced:
@@ -222,7 +223,7 @@ class RecMetricCollection(MetricCollection):
             arguments = self._by_own_names(arguments)
         layout = arguments
         if not fused.members or not arguments.keys() <= ARGUMENTS:
-            self._check_known(arguments)
+            self._check_known(arguments)  # a member that ranks takes all of ARGUMENTS
             layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
         if not fused.others and method == "update":  # nothing to take back or to give
             with torch.no_grad():  # a decorator would be the line that warnings name
@@ -286,9 +287,9 @@ class RecMetricCollection(MetricCollection):
             return self._values(), self._asked("standard_error")
 
     def _values(self) -> dict[str, Any]:
-        """The value of each member; members that have several values by names name them themselves."""
-        means = self._fused_state().means()
-        if means and len(means) == len(self._modules):
+        """The values of all members by their names with prefix and postfix."""
+        fused = self._fused_state()
+        if len(fused.metrics) == len(self._modules) and (means := fused.means()):
             return self._named((name, member, means[id(member)]) for name, member in self._modules.items())
         if not any(hasattr(member, "named_values") for member in self._modules.values()):
             return super().compute()
@@ -450,10 +451,13 @@ def all_or_nothing(members: Iterable[Metric]) -> Iterator[None]:
 
 
 def remembered(member: Metric) -> dict[str, Any]:
-    """What an update may change in a metric. It may write to a tensor, but only add to a list of tensors."""
+    """What an update may change in a metric, by attribute.
+
+    An update of torchmetrics' own metrics may write to a tensor, and add to a list of tensors, but not write to these.
+    """
     states = {name: getattr(member, name) for name in member._defaults}
     own = isinstance(member, RecMetric)  # the states of ours are never written to
     copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
-    counted = ("_update_count", "_computed", "_forward_cache", "candidates_seen")
-    remembered = {name: getattr(member, name) for name in counted if hasattr(member, name)}
-    return copies | remembered | (NOTHING_DEFERRED if own else {})
+    beside = ("_update_count", "_computed", "_forward_cache", "candidates_seen")
+    others = {name: getattr(member, name) for name in beside if hasattr(member, name)}
+    return copies | others | (NOTHING_DEFERRED if own else {})

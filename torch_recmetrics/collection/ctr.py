@@ -38,7 +38,7 @@ class ConfusionCount(own.BinaryStatScores):
 
 
 class LabelMetrics(RecMetricCollection):
-    """A collection whose update is checked before any member of torchmetrics sees it."""
+    """A collection whose updates are checked before any member of torchmetrics sees them."""
 
     validate_args = True
     ignore_index: int | None = None
@@ -85,7 +85,7 @@ class ClickMetrics(LabelMetrics):
             return super()._advance_others(taken, method)
         (first, rows), *_ = counting
         how = {"threshold": first.threshold, "ignore_index": first.ignore_index}
-        alike = {id(m): m for m, _ in counting if {"threshold": m.threshold, "ignore_index": m.ignore_index} == how}
+        alike = {id(m): m for m, _ in counting if how == {"threshold": m.threshold, "ignore_index": m.ignore_index}}
         cells: Any = own.BinaryStatScores(**how, validate_args=False).to(first.device)  # checked already
         cells.update(**rows)
         others = [(member, given) for member, given in taken if id(member) not in alike]
@@ -97,7 +97,7 @@ class ClickMetrics(LabelMetrics):
 
 
 def counts_cells(member: Metric) -> bool:
-    """Whether an update of a member of torchmetrics adds to the cells of one confusion matrix alone."""
+    """Whether an update of a member of torchmetrics does nothing but add to the cells of one confusion matrix."""
     return type(member).update is own.BinaryStatScores.update and member.multidim_average == "global"
 
 

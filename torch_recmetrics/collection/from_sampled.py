@@ -55,7 +55,7 @@ check_num_items = check.number_check("an integer >= 2, the number of all items",
 
 
 class OneForEach:
-    """Of several metrics one for each is made, in a collection.
+    """A class that is given several metrics makes a collection, with one of itself for each.
 
     A class of its own: jsonargparse reads the arguments of a class from a ``__new__`` in it.
     """
@@ -160,7 +160,7 @@ class FromSampled(OneForEach, UserMeans):
         self.sampling = Sampling(self.num_items, self.replacement)
         self._tables: dict[int, Tensor] = {}
         self._nodes: dict[int, RankNodes] = {}  # by the largest number of sampled items that they are for
-        self._joined: Any = None  # device, sizes, and the tables of these
+        self._joined: Any = None  # a device, numbers of sampled items, and the tables of these there
         graded = torch.ones(1, dtype=torch.int64, device=CPU)
         self._reads_grades = bool(self.of_ranks(graded) != self.of_ranks(graded, relevance=2.0))
         super().setup()
@@ -378,7 +378,7 @@ def codes_of(items: AmongOthers) -> Tensor:
 
 
 def distinct(codes: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:
-    """Each code that has a mass, ascending, and its mass."""
+    """Each code of :func:`codes_of` that has a mass, ascending, and its mass, the weight of its users."""
     counted = (masses > 0) & ~codes.isnan()
     found, place = torch.unique(codes[counted].round(), return_inverse=True)
     return found, sum_by(place, masses[counted], found.shape[0])

@@ -1,4 +1,4 @@
-"""What the ranking metrics of one collection share: one evaluation, one row store, one exchange between ranks."""
+"""What the ranking metrics of one collection share: one evaluation, and one exchange between ranks."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
 from torch_recmetrics.state.kept_users import totals
 from torch_recmetrics.state.list_means import ItemTable, ListMeans
-from torch_recmetrics.state.ranking_metric import ListCounter, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranking_metric import RankingMetric, UserMeasure
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.user_means import UserMeans
 
 
 class FusedState:
-    """What the ranking metrics of one collection share: one evaluation, one row store, one exchange.
+    """What the ranking metrics of one collection share: one evaluation, and one exchange between ranks.
 
-    The members stay complete metrics at every moment: each holds its own sums.
+    The members stay complete metrics at every moment: each holds its own sums. Rows that wait are the same tensors in
+    all of them.
     """
 
     def __init__(self, members: Sequence[Metric]) -> None:
         self.made_from = members
+        self.members = [member for member in members if isinstance(member, RankingMetric)]
         self.metrics = [member for member in members if isinstance(member, UserMeasure)]
-        self.list_counters = [member for member in members if isinstance(member, ListCounter)]
-        self.members: list[RankingMetric] = [*self.metrics, *self.list_counters]
         self.others = [member for member in members if not isinstance(member, RankingMetric)]
         self.evaluator: Any = Evaluator(self.members) if self.members else None
         self.summed = [metric for metric in self.metrics if not metric.keeps_values]
@@ -53,15 +53,17 @@ class FusedState:
     # -- updates, all under torch.no_grad() ---------------------------------------------------------------------------
 
     def prepare(self, layout: dict[str, Any], method: str) -> Callable[[], dict[int, Any]]:
-        """Rank, check and evaluate an update; what counts it, and returns the values of :meth:`count_with_values` if
-        the method is ``"forward"``."""
+        """Rank, check and evaluate an update, and give the function that counts it.
+
+        That is :meth:`count`, or :meth:`count_with_values` where the method of the collection is ``"forward"``.
+        """
         if self.evaluator is None:
             return dict
         prepared = self.evaluator.prepare(read_layout(self.evaluator.labels, **layout))
         return functools.partial(self.count_with_values if method == "forward" else self.count, prepared)
 
     def count(self, prepared: PendingUpdate) -> dict[int, Any]:
-        """Count what was prepared; no values."""
+        """Count what was prepared, and return no values."""
         self.evaluator.count(prepared)
         for member in self.members:
             member.__dict__.update(_update_count=member._update_count + 1, _computed=None)
@@ -69,16 +71,16 @@ class FusedState:
         return {}
 
     def count_with_values(self, prepared: PendingUpdate) -> dict[int, Any]:
-        """The same, and the values of this batch by the id of the metric.
+        """Count what was prepared, and return the values of this batch alone by the id of the metric.
 
-        A function of the user may raise, so values are found before anything is counted.
+        An `aggregation` may be a function of the user that raises, so values are found before anything is counted.
         """
         prepared = self.evaluator.evaluated(prepared)
         before = [member._copy_state_dict() for member in self.members]
         try:
             for member in self.members:
                 member.__dict__.update(member.empty_states())
-            self.evaluator.count(prepared._replace(among=()))
+            self.evaluator.count(prepared._replace(candidates=()))
             values = means_of(self.summed, totals(self.summed) if self.summed else [])
             values |= {id(member): type(member).compute(member) for member in self.members if id(member) not in values}
         finally:
@@ -98,9 +100,9 @@ class FusedState:
             self._left[id(metric)] = None
 
     def means(self) -> dict[int, Tensor]:
-        """The values of the members that are means of this rank alone, by the id of the member, from one division.
+        """The value of each member by its id, from one division for all, where it is a mean of this rank alone.
 
-        Empty where that is not all there is to some value, such as an exchange, a cache or a warning.
+        Empty where some member needs more than that: an exchange, a cache, a warning, or another way to its value.
         """
         for metric in self.metrics:
             cls: Any = type(metric)
@@ -110,7 +112,7 @@ class FusedState:
         return means_of(self.metrics, [metric.total() for metric in self.metrics])
 
     def local_total(self, metric: UserMeasure) -> Tensor:
-        """The totals of one member on this rank; its rows are evaluated once for all that hold the same."""
+        """(columns, 6): the totals of one member on this rank. Rows are evaluated once for all that hold the same."""
         known, held = self._local.get(id(metric)), held_states(metric)
         if known is not None and len(known[0]) == len(held) and all(map(operator.is_, known[0], held)):
             return known[1]
@@ -122,7 +124,7 @@ class FusedState:
 
     @contextmanager
     def together(self) -> Generator[None, None, None]:
-        """All members are asked, and nothing happens in between."""
+        """Within it all members are asked, with no update in between."""
         self._left, self._one_by_one = {}, False
         try:
             yield
@@ -130,12 +132,12 @@ class FusedState:
             self._left, self._one_by_one = {}, True
 
     def synced_total(self, metric: UserMeasure, process_group: Any) -> Tensor:
-        """The totals of one member over all ranks.
+        """(columns, 6): the totals of one member over all ranks.
 
-        The first member that is asked for, as Lightning does it, exchanges the sums of all, and the others take theirs
-        from that exchange. One rank alone cannot know whether a later member may do so: it may have had an update
-        since, and another rank none. So the first rank that comes decides for all. This saves an exchange of rows for
-        each member of each epoch.
+        Lightning asks for one member after the other. The first one exchanges the sums of all, and the others take
+        theirs from that exchange: this saves an exchange of rows for each member of each epoch. One rank alone cannot
+        know whether a later member may do so: it may have had an update since, and another rank none. So the first
+        rank that comes decides for all.
         """
         own = id(metric)
         if self._one_by_one and own in self._left:
@@ -150,7 +152,7 @@ class FusedState:
             of_each = zip(members, totals(members, Ranks(True, process_group), metric), strict=True)
             self._left = {id(member): total for member, total in of_each}
             self._round = next_round(process_group)
-        # Asked together, a member may be asked twice: for its value, and for how sure that is.
+        # Asked together, a member may be asked twice: for its value, and for its standard error.
         total = self._left.pop(own) if self._one_by_one else self._left[own]
         if total is None:
             raise RuntimeError(

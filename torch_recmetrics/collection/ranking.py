@@ -66,8 +66,12 @@ def ranking_metrics(
     ['val_ndcg@5', 'val_ndcg', 'val_mrr@5', 'val_mrr']
     """
     check_type("at", at, str, "a string")
-    shared: dict[str, Any] = {"ties": ties, "empty_target_action": empty_target_action, "nan_action": nan_action}
-    shared["validate_args"] = validate_args
+    shared: dict[str, Any] = {
+        "ties": ties,
+        "empty_target_action": empty_target_action,
+        "nan_action": nan_action,
+        "validate_args": validate_args,
+    }
     declared = options_of(RelevanceMeans)
     common = {name: value for name, value in shared.items() if value != declared[name].default} | common
     cutoffs = cutoffs_of(top_k)
@@ -92,7 +96,7 @@ def ranking_metrics(
     check_common_options(names, common)
     members: dict[str, Metric] = {}
     for entry in entries:
-        made = [entry] if not isinstance(entry, str) else make(entry, cutoffs, common, own_options.get(entry, {}))
+        made = make(entry, cutoffs, common, own_options.get(entry, {})) if isinstance(entry, str) else [entry]
         for member in made:
             named = [(name_of(member).replace("@", at), member)]
             for key, metric in member.items() if isinstance(member, MetricCollection) else named:
@@ -118,7 +122,7 @@ def make(name: str, cutoffs: list[Any], common: Mapping[str, Any], own: Mapping[
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse a name that there is not, with the nearest that there is."""
+    """Refuse a name that no metric has, and say which one is nearest."""
     for name in names:
         base, _, cutoff = name.partition("@")
         if cutoff and base in METRICS:
@@ -151,7 +155,7 @@ def entries_of(metrics: Any) -> list[Any]:
 
 
 def cutoffs_of(top_k: Any) -> list[Any]:
-    """The cutoffs of `top_k`."""
+    """The cutoffs of `top_k`, which is one or several; not checked."""
     return list(top_k) if isinstance(top_k, Iterable) and not isinstance(top_k, str) else [top_k]
 
 
@@ -167,7 +171,10 @@ def options_by_name(options: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def check_common_options(names: Sequence[str], common: Mapping[str, Any]) -> None:
-    """Refuse an option that not all metrics take: all of them, or those that declare the options that most have."""
+    """Refuse an option that not all metrics take.
+
+    An option that most metrics have, such as ``ties``, may be given where some take it, and goes to those.
+    """
     for option, value in common.items():
         takers = [name for name in names if option in options_of(METRICS[name])]
         if takers and (len(takers) == len(names) or option in RelevanceMeans.declared_options):

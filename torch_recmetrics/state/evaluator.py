@@ -1,7 +1,8 @@
 """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
 
-A single metric is the case of one. Every metric has one column, the value under its tie rule; one that certifies bounds
-has three, with the values under ``pessimistic`` and ``optimistic`` beside it.
+A single metric is the case of one. A metric has a column for each of its values: most have one, the value under their
+tie rule. One of several parts has a column for each part; one with ``keep_bounds`` has three, with the values under
+``pessimistic`` and ``optimistic`` beside its own.
 """
 
 from __future__ import annotations
@@ -87,16 +88,20 @@ class Evaluator:
         self._reads_items = any(metric.reads_items for metric in self.metrics)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
         self.waiting = WaitingUsers(self.metrics, widest, self._accumulate_all)
+        # Metrics that keep the values of users for their aggregation, and the columns of each.
         ends = itertools.accumulate(self.sizes)
-        self._kept = [
+        self._aggregated = [
             (metric, slice(end - size, end))
             for metric, size, end in zip(self.metrics, self.sizes, ends, strict=True)
             if metric.keeps_values
         ]
-        self._keeping = [metric for metric in self.metrics if metric.keep_users]
+        self._keeps_users = any(metric.keep_users for metric in self.metrics)
 
     def _weigh(self, columns: list[tuple[UserMeasure, str]]) -> None:
-        """Group the columns, and remember where each of them comes to stand."""
+        """Group columns that are measured in one call, and those that are weighed alike.
+
+        ``_back`` says for each column, in the order of the metrics, where it stands in the order of the groups.
+        """
         weightings: dict[tuple[bool, PooledBy, bool], dict[Any, list[int]]] = {}
         for position, (metric, rule) in enumerate(columns):
             skips_empty = metric.needs_target and metric.empty_target_action in ("skip", "error")
@@ -119,15 +124,14 @@ class Evaluator:
         if layout.like.device != self.members[0].device:
             self.members[0].check_device(layout.like_name, layout.like)
         checks = check.ValueChecks(self.validate_args, warns=self._warns)
-        if self.with_items:
-            self._check_catalogue(layout)
+        self._check_catalogue(layout)
         if isinstance(layout, FlatLayout):
             rows = layout.checked_rows(self.needs, checks)
             weight_of_each(rows, checks)
             self._check_keeping(rows.indexes, rows.weights)
             check.defer_large_gains(checks, rows.relevance, self.gains, self.max_relevance)
             checks.raise_first()
-            return self._among(PendingUpdate(packed=pack(rows)), layout)
+            return self._with_candidates(PendingUpdate(packed=pack(rows)), layout)
         ranking = layout.ranked(self.needs, checks)
         self._check_keeping(ranking.sample_ids, ranking.weights)
         self._defer_rules(checks, ranking)
@@ -137,30 +141,21 @@ class Evaluator:
         elif self.metrics:
             prepared = prepared._replace(values=self.values_of(ranking))
         if self.list_counters:
-            self._defer_items(self.list_counters, ranking, checks)
             stats = ranking.stats("stable")
             lists = {counter.list_shape: counter.lists_of(stats, ranking.weights) for counter in self.list_counters}
             prepared = prepared._replace(lists=lists)
         checks.raise_first()
         self._warns = checks.warns
-        return self._among(prepared, layout)
+        return self._with_candidates(prepared, layout)
 
-    def _among(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
-        """The same, which says among what items users were ranked, where it is asked."""
-        among = [HIDDEN] if layout.hides else []
+    def _with_candidates(self, prepared: PendingUpdate, layout: Layout) -> PendingUpdate:
+        """The same, with what the metrics note of the candidates."""
+        candidates = [HIDDEN] if layout.hides else []
         if layout.n_candidates is not None:
-            among.append(layout.n_candidates)
-        elif self._keeping and layout.n_scored is not None and all(m.n_items is None for m in self.with_items):
-            among.append(-layout.n_scored)
-        return prepared._replace(among=tuple(among))
-
-    def _defer_items(self, metrics: Sequence[RankingMetric], ranking: Ranking, checks: check.ValueChecks) -> None:
-        """Items and users that those of these metrics that look at them know nothing of."""
-        for metric in metrics:
-            if metric.reads_items:
-                if metric.n_items is not None and ranking.item_ids is not None:
-                    defer_unknown_items(checks, metric, ranking.stats("stable").items((metric.top_k,)))
-                metric.defer_unknown_users(ranking, checks)
+            candidates.append(layout.n_candidates)
+        elif self._keeps_users and layout.n_scored is not None and all(m.n_items is None for m in self.with_items):
+            candidates.append(-layout.n_scored)
+        return prepared._replace(candidates=tuple(candidates))
 
     def values_of_users(self, layout: Layout) -> Tensor:
         """(B,) the values of a single metric, nan where there is none."""
@@ -183,11 +178,11 @@ class Evaluator:
 
     def _check_keeping(self, ids: Tensor | None, weights: Tensor | None) -> None:
         """Refuse users whose values could not be kept as a metric wants them."""
-        if self._keeping and ids is None:
+        if self._keeps_users and ids is None:
             raise ValueError(
                 "`sample_ids` is missing: keep_users=True needs the number of each user, the same in every run"
             )
-        unweighted = [metric for metric, _ in self._kept if callable(metric.aggregation)]
+        unweighted = [metric for metric, _ in self._aggregated if callable(metric.aggregation)]
         if unweighted and weights is not None:
             raise ValueError(
                 f"{unweighted[0].name} has a function as `aggregation`, which knows no weights: leave `weights` "
@@ -211,7 +206,7 @@ class Evaluator:
                 metric.set_state("rows", [*metric.state("rows"), prepared.packed])
         for counter in self.list_counters:
             counter.add_lists(prepared.lists[counter.list_shape], prepared.sample_ids)
-        for number in prepared.among:
+        for number in prepared.candidates:
             for member in self.members:
                 member.note_candidates(number)
 
@@ -226,13 +221,13 @@ class Evaluator:
             self._buffer_by_id(values, sample_ids)
         else:
             self.add(values.sums())
-            if self._kept:
-                of_users, weights = values.columns()
-                for metric, columns in self._kept:
+            if self._aggregated:
+                of_users, weights = values.values_and_weights()
+                for metric, columns in self._aggregated:
                     metric.keep(of_users[:, columns], weights[:, columns.start])
 
     def add(self, sums: Tensor) -> None:
-        """Add (columns, 6) sums to those of the members."""
+        """Add (columns, 6) sums to those of the metrics."""
         if not all(metric.is_at_start("sums") for metric in self.metrics):
             sums = added(torch.cat([metric.state("sums") for metric in self.metrics]), sums)
         for metric, part in zip(self.metrics, torch.split(sums, self.sizes), strict=True):
@@ -253,7 +248,7 @@ class Evaluator:
             first += size
 
     def _defer_rules(self, checks: check.ValueChecks, ranking: Ranking) -> None:
-        """What the metrics ask of the relevance and of the items of users."""
+        """Refuse relevance, items and users that some metric cannot count."""
         if not ranking.binary and (self.gains or self.max_relevance is not None):
             check.defer_gains(checks, ranking.largest(), self.gains, self.max_relevance)
         if self.needs_filled:
@@ -265,19 +260,23 @@ class Evaluator:
                 ),
                 always=True,
             )
-        self._defer_items(self.metrics, ranking, checks)
+        for member in self.members:
+            if member.reads_items:
+                if member.n_items is not None and ranking.item_ids is not None:
+                    defer_unknown_items(checks, member, ranking.stats("stable").items((member.top_k,)))
+                member.defer_unknown_users(ranking, checks)
         for metric in self.metrics:
             metric.defer_rules(ranking, checks)
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
-        """Every metric for every user, all rules checked."""
+        """The values of every metric for every user, once all rules are checked."""
         self._defer_rules(checks, ranking)
         values = self.values_of(ranking)
         checks.raise_first()
         return values
 
     def values_of(self, ranking: Ranking) -> WeightedValues:
-        """Every metric for every user, who were checked."""
+        """The values of every metric for every user; these were checked."""
         weights, has_relevant = ranking.weights, ranking.n_relevant > 0
         if weights is None:
             weights = exact(torch.ones_like(has_relevant))
@@ -304,12 +303,11 @@ class PendingUpdate(NamedTuple):
     """An update that was checked but not yet counted: ranked users, evaluated users, or flat rows that wait."""
 
     users: Ranking | None = None  # who waits; None where there are values or rows
-
     values: Any = None  # WeightedValues; None for flat rows, which have none before all of them are known
     sample_ids: Tensor | None = None
     packed: Any = None  # (M, c) int64, see core/layouts/flat.py
     lists: Mapping[Any, Tensor] = MappingProxyType({})  # by ListCounter.list_shape
-    among: tuple[int, ...] = ()  # what every metric notes of the candidates, see `RankingMetric.note_candidates`
+    candidates: tuple[int, ...] = ()  # for `RankingMetric.note_candidates`
 
 
 class WeightedValues:
@@ -319,7 +317,7 @@ class WeightedValues:
         # Values (B, columns), what weighs them (B,), and what they are divided by: (B,), or (B, columns) where a value
         # may be undefined, which nan says, or where that depends on the cutoff.
         self._blocks = blocks
-        self._back = back  # the place of each column
+        self._back = back  # of each column, in the order of the metrics, its place in the blocks
         self._counted = counted  # every weight is 1, or 0 beside values of 0
 
     def sums(self) -> Tensor:
@@ -337,7 +335,7 @@ class WeightedValues:
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 
-    def columns(self) -> tuple[Tensor, Tensor]:
+    def values_and_weights(self) -> tuple[Tensor, Tensor]:
         """(B, columns) the values, nan where undefined or of weight 0, and what each weighs in its mean, 0 there.
 
         Those of a pooled metric mean nothing alone.

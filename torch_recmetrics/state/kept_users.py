@@ -27,19 +27,16 @@ T = TypeVar("T")
 
 
 def sampled_columns(metrics: Sequence[UserMeasure]) -> tuple[Tensor, Tensor]:
-    """(R, columns) each: weight times value and what it is divided by, of rows with a sample id, those again too."""
-    numerators = [as_columns(metric.joined("numerators")) for metric in metrics]
-    denominators = [as_columns(metric.joined("denominators")) for metric in metrics]
-    wide = [own.expand_as(of_values) for own, of_values in zip(denominators, numerators, strict=True)]
-    return torch.cat(numerators, 1), torch.cat(wide, 1)
+    """(R, columns) each: weight times value, and what it is divided by, of rows with a sample id; repeated rows too."""
+    numerators = [metric.joined("numerators").view(-1, len(metric.columns)) for metric in metrics]  # (R,) of one column
+    denominators = [
+        metric.joined("denominators").unsqueeze(1).expand_as(own)
+        for metric, own in zip(metrics, numerators, strict=True)
+    ]
+    return torch.cat(numerators, 1), torch.cat(denominators, 1)
 
 
-def as_columns(values: Tensor) -> Tensor:
-    """(R, columns): values of rows, of which some metrics have a single column."""
-    return values if values.ndim == 2 else values.unsqueeze(1)
-
-
-def _equal(some: list[Tensor], other: list[Tensor]) -> bool:
+def same_rows(some: list[Tensor], other: list[Tensor]) -> bool:
     """Whether two lists hold the same rows; a collection gives all its members the very same tensors."""
     return len(some) == len(other) and all(
         a is b or (a.device == b.device and torch.equal(a, b)) for a, b in zip(some, other, strict=True)
@@ -71,19 +68,24 @@ def totals(metrics: Sequence[UserMeasure], ranks: Ranks = HERE, asked: UserMeasu
 
 
 def waiting_rows(metrics: Sequence[UserMeasure]) -> list[float]:
-    """What rows wait here, numbers that ranks add up; see :func:`waiting_groups`."""
+    """What rows wait here, in five numbers that ranks add up: a sum above 0 says that it is so on some rank.
+
+    How many lists of sample ids wait, and whether metrics hold different ones; the same of flat rows; and whether flat
+    rows have the wider form.
+    """
     header = []
     for stem in ("sample_ids", "rows"):
         held = [metric.state(stem) for metric in metrics]
-        header += [float(sum(map(len, held))), float(not all(_equal(held[0], rows) for rows in held))]
+        header += [float(sum(map(len, held))), float(not all(same_rows(held[0], rows) for rows in held))]
     wide = any(part.shape[1] == WIDE for metric in metrics for part in metric.state("rows"))
     return [*header, float(wide)]
 
 
 def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[list[int], int]]:
-    """The positions of metrics whose rows are exchanged together, and the columns of these rows, 0 of sample ids.
+    """The positions of metrics whose rows are exchanged together, and the columns of flat rows; 0 for rows with ids.
 
-    One exchange for all where all share their rows on every rank, else one for each.
+    One exchange for all where all share their rows on every rank, else one for each. `waits` is the sum over the ranks
+    of what :func:`waiting_rows` says.
     """
     n_sampled, split_samples, n_flat, split_flat, n_wide = waits
     width = WIDE if n_wide else NARROW
@@ -95,8 +97,8 @@ def waiting_groups(n_metrics: int, waits: Sequence[float]) -> Iterator[tuple[lis
 def waiting_sums(metrics: Sequence[UserMeasure], columns: int, ranks: Ranks) -> Tensor:
     """(columns, 6): the sums of the rows that wait in these metrics, which hold the same.
 
-    A row with a sample id counts on the lowest rank that has it, and there where it arrived first. Flat rows, of so
-    many `columns`, go to the rank that owns their user, which counts that user.
+    A row with a sample id counts on the lowest rank that has it, and there where it arrived first. Flat rows go to the
+    rank that owns their user, which counts that user. `columns` is that of :func:`waiting_groups`.
     """
     if not columns:
         rows = counted_ids(metrics[0].joined("sample_ids"), ranks).nonzero().squeeze(1)
@@ -161,12 +163,12 @@ class KeptUsers(NamedTuple):
 
 
 def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[list[tuple[list[int], KeptUsers]], bool]:
-    """All users whose values the metrics hold, on all ranks; all ranks call it alike.
+    """All users whose values the metrics hold on these ranks, and whether some were counted without being kept.
 
-    They come in groups, each of the metrics at some positions; users without an id are in groups of their own, in the
-    order in which they came, rank after rank. And whether there are users whose values were not kept.
+    Users come in groups, each with the positions of the metrics that its values are of. Users without an id are in
+    groups of their own, in the order in which they came, rank after rank. All ranks call it alike.
     """
-    header, of_stems = waiting_rows(metrics), []
+    header, groups = waiting_rows(metrics), []
     header.append(float(sum(len(metric.state("values")) for metric in metrics if metric.keeps_values)))
     header.append(float(sum(metric.state("sums")[0, COUNT] > 0 for metric in metrics if not metric.keeps_values)))
     things = ["values of users", *(metric.exchanged for metric in metrics)]
@@ -177,16 +179,16 @@ def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[list[tuple
         for position, metric in enumerate(metrics):
             if metric.keeps_values:
                 values, weights = metric.joined("values"), metric.joined("weights")
-                of_stems.append(([position], KeptUsers(values, weights, None).everywhere(ranks)))
+                groups.append(([position], KeptUsers(values, weights, None).everywhere(ranks)))
     for positions, columns in waiting_groups(len(metrics), waits):
         members = [metrics[p] for p in positions]
         users = flat_everywhere(members, columns, ranks) if columns else sampled_users(members).everywhere(ranks)
-        of_stems.append((positions, users))
-    return of_stems, bool(n_lost)
+        groups.append((positions, users))
+    return groups, bool(n_lost)
 
 
 def sampled_users(metrics: Sequence[UserMeasure]) -> KeptUsers:
-    """The users with a sample id, as often as they came."""
+    """The users of this rank with a sample id, as often as they came."""
     numerators, denominators = sampled_columns(metrics)
     values = numerators / torch.where(denominators != 0, denominators, float("nan"))
     return KeptUsers(values, denominators.amax(1), metrics[0].joined("sample_ids"))
@@ -203,7 +205,7 @@ def flat_users(metrics: Sequence[UserMeasure], packed: Tensor) -> KeptUsers:
     """The users of flat rows by their index; all rows of a user must be there."""
     indexes = packed[:, 0].unique()  # type: ignore[no-untyped-call]
     parts = [
-        (*values.columns(), indexes if places is None else indexes[places])
+        (*values.values_and_weights(), indexes if places is None else indexes[places])
         for values, places in flat_values(metrics, packed)
     ]
     values, weights, ids = map(torch.cat, zip(*parts, strict=True))

@@ -1,4 +1,4 @@
-"""The ground of metrics that are a mean over users of something about the items that were recommended."""
+"""The base of metrics that are a mean over users of something about the items that were recommended."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ from torch_recmetrics.state.user_means import UserMeans
 
 
 class ItemTable(torch.nn.Module):
-    """What is known of each item, by id.
+    """What a metric knows of each item, by id.
 
     It follows the metric to another device, but never to another dtype, and is in no checkpoint: the metric is made
     with it. Metrics of one collection that differ in nothing but the cutoff hold one table.
 
     Args:
         given: (N, ...) the data as the user gave it; its contents tell tables apart.
-        columns: the tensors that are looked things up in, copies of what the user holds; by name.
+        columns: the tensors in which items are looked up, by name; copies of what the user holds.
     """
 
     def __init__(self, given: Tensor, **columns: Tensor) -> None:
         super().__init__()
         self.n_items = given.shape[0]
-        self.labels: tuple[str, ...] = ()  # the names of what items are divided into
-        self.words = {"items": self.n_items, "data": fingerprint(given)}  # what tells metrics apart
+        self.labels: tuple[str, ...] = ()  # the names of the groups of items, where it has groups
+        self.words = {
+            "items": self.n_items,
+            "data": fingerprint(given),
+        }  # what tells its metric from those of other tables
         for name, column in columns.items():
             self.register_buffer(name, column, persistent=False)
 

@@ -78,9 +78,11 @@ class RankingMetric(RecMetric):
         return requirements_of(type(self), vars(self), self.rules)
 
     def note_candidates(self, n_candidates: int) -> None:
-        """Remember for :meth:`definition` that users were ranked among so many items, not all, or without some: HIDDEN.
+        """Remember for :meth:`definition` what users were ranked among.
 
-        It is negative for columns that nobody knows to be the catalogue, which matters where values of users are kept.
+        Args:
+            n_candidates: C > 0 for so many candidates in place of all items; HIDDEN where items were hidden; -N for N
+                columns that nobody knows to be the catalogue, which is asked only where values of users are kept.
         """
         asked = n_candidates >= 0 or self.keep_users
         if asked and n_candidates not in self.candidates_seen and n_candidates != self.n_items:
@@ -94,7 +96,7 @@ class RankingMetric(RecMetric):
         return f"{text[:-1]}, hidden=True)" if HIDDEN in self.candidates_seen else text
 
     def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
-        """Refuse users that it knows nothing of."""
+        """Refuse users that it knows nothing of; most metrics know nothing of users, and refuse none."""
 
     @property
     def name(self) -> str:
@@ -238,9 +240,9 @@ class UserMeasure(RankingMetric):
         return [f"{key}/{label}" for label in self.value_labels] or [key]
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
-        """(B, cutoffs): each user's value; (B, cutoffs * parts) of a metric of parts, each cutoff being there for each.
+        """(B, len(cutoffs)): each user's value. Of a metric of several parts each cutoff is given once for each part.
 
-        Those of parts lie beside each other.
+        The parts at one cutoff lie beside each other.
         """
         cls = type(self)
         options = {name: getattr(self, name) for name in options_of_measure(cls)}

@@ -27,6 +27,7 @@ NUMBERING = "users"  # among the versions: a digest of what the numbers of the u
 
 @functools.cache  # the lookup reads files
 def own_version() -> str:
+    """The version of this package that is installed."""
     try:
         return importlib.metadata.version("torch-recmetrics")
     except importlib.metadata.PackageNotFoundError:
@@ -230,9 +231,6 @@ class UserValues:
         >>> users.summaries
         {'coverage@10': (0.31, 0.004)}
         """
-        given: Any = summaries
-        if not isinstance(given, Mapping):
-            raise TypeError(f"`summaries` must be a dict, {{'coverage@10': (0.31, 0.004)}}, got {type(given).__name__}")
         return UserValues(
             self.sample_ids,
             self._values,
@@ -240,7 +238,7 @@ class UserValues:
             weights=self.weights,
             candidates=self.candidates,
             versions=self.versions,
-            summaries={**self.summaries, **given},
+            summaries={**self.summaries, **checked_summaries(summaries, self._values)},
             user_ids=self.user_ids,
             truth=self.truth,
             hidden=self.hidden,
@@ -370,8 +368,11 @@ def checked_summaries(
     summaries: Mapping[str, tuple[float, float]] | None, columns: Mapping[str, Tensor]
 ) -> dict[str, tuple[float, float]]:
     """Name -> (value, standard error)."""
+    given: Any = {} if summaries is None else summaries
+    if not isinstance(given, Mapping):
+        raise TypeError(f"`summaries` must be a dict, {{'coverage@10': (0.31, 0.004)}}, got {type(given).__name__}")
     checked = {}
-    for name, pair in (summaries or {}).items():
+    for name, pair in given.items():
         if name in columns:
             raise ValueError(f"`summaries` has {name!r}, which `values` has for each user: leave it out of one of them")
         checked[name] = checked_summary(f"summaries[{name!r}]", pair)

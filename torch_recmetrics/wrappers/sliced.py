@@ -169,24 +169,26 @@ class Sliced(Wrapper):
         return slice_ids
 
     def entries_of_rows(self, slice_ids: Tensor, shape: tuple[int, ...], rows: Tensor | None) -> Tensor:
-        """(E, 2) int64: each row and a slice that it is in, of rows of the input of this shape; see `entries_of`."""
+        """(E, 2) int64: each row and a slice that it is in, of input rows of this shape; as :func:`entries_of`."""
         return entries_of(read_slices(slice_ids, shape), rows, self.n_slices)
 
     def entries_of_layout(self, slice_ids: Tensor, layout: Layout, given: Mapping[str, Any]) -> Tensor:
-        """The same of the users of a layout, or of its flat rows."""
+        """(E, 2) int64: the same of the users of a layout, or of its flat rows."""
         return entries_of(rows_of_layout(layout, slice_ids, given), None, self.n_slices)
 
     def entries_by_item(self, evaluator: Evaluator, given: dict[str, Any]) -> tuple[list[Tensor], Tensor, Any]:
-        """The numbers of rows, a row for each user and slice, and one for all; their entries; the prepared update."""
+        """The columns of rows, their entries, and the prepared update.
+
+        Each user has S + 1 rows, one for each slice of the items and one for all items.
+        """
         if isinstance(given.get("preds"), Ranking) or "indexes" in given:
-            what = "a ready Ranking" if "indexes" not in given else "flat rows (`indexes`)"
+            what = "flat rows (`indexes`)" if "indexes" in given else "a ready Ranking"
             raise ValueError(f"slices of relevant items need to know their ids, which {what} do not tell")
         if any(getattr(given.get(name), "ndim", 0) == 3 for name in ("preds", "item_ids", "user_embeddings")):
             raise ValueError("slices of relevant items take no sequences: give each step as a row")
         prepared = evaluator.prepare(read_layout(evaluator.labels, **given))
-        found = []
+        own, found = self.slice_evaluator, []
         for number in range(self.n_slices):
-            own = self.slice_evaluator
             of_slice = own.prepare(read_layout(own.labels, **self._of_slice(given, number)))
             found.append(columns_of(own, own.evaluated(of_slice).values))
         found.append(columns_of(evaluator, evaluator.evaluated(prepared).values))
@@ -196,22 +198,23 @@ class Sliced(Wrapper):
 
     def _of_slice(self, given: dict[str, Any], number: int) -> dict[str, Any]:
         """The same arguments, with the relevant items of one slice."""
-        of_items: Any = self.item_slices
         name = "target_ids" if "target_ids" in given else "target"
         target = given[name]
         if getattr(target, "is_nested", False):
             target = padded_nested(name, target)
-        of_items = of_items.to(target.device)
+        items: Any = self.item_slices
+        of_items = items.to(target.device)  # (num_items,) the slice of each
         ignored = next(iter(self.members.values())).ignore_index
         if name == "target_ids":
+            target = target.to(torch.int64)  # narrow integers look nothing up, and bytes are a mask to torch
             known = target >= 0 if ignored is None else (target >= 0) & (target != ignored)
-            largest = int(target.masked_fill(~known, 0).max()) if target.numel() else 0
+            places = target.masked_fill(~known, 0)
+            largest = int(places.max()) if places.numel() else 0
             if largest >= of_items.shape[0]:
                 raise ValueError(
                     f"`target_ids` must be below the {of_items.shape[0]} items of `item_counts`, got {largest}"
                 )
-            other = of_items[target.masked_fill(~known, 0)] != number
-            return {**given, name: target.masked_fill(known & other, -1)}
+            return {**given, name: target.masked_fill(known & (of_items[places] != number), -1)}
         if target.shape[-1] != of_items.shape[0]:
             raise ValueError(
                 f"`target` must have a column for each of the {of_items.shape[0]} items of `item_counts`, "
@@ -223,7 +226,10 @@ class Sliced(Wrapper):
     # -- values -------------------------------------------------------------------------------------------------------
 
     def by_slice(self, found: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
-        """What each value comes to in every slot, by the names of the slices; all that was given is left out."""
+        """What was found of each value in every slot, by the names of the slices.
+
+        The last slot, of all that was given, is left out.
+        """
         values: dict[str, Any] = {}
         for name, of_each in found.items():
             start = f"{name}{self.sep}" if self.has_names else ""
@@ -237,15 +243,14 @@ class Sliced(Wrapper):
         A 0-dim float64, or what :class:`~torch_recmetrics.UserBootstrap` has of them; of a collection by the name of
         the metric. All ranks must read it.
         """
-        found = self.read(self.found).items()
-        return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, (*_, one) in found})
+        values = self.read(self.values_by_slot).items()
+        return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, (*_, one) in values})
 
     def _values(self) -> dict[str, tuple[Tensor, Any]]:
-        """Of each value that of every slot, and the metric that it is of."""
-        members = self.results
+        """Of each value (S + 1,) that of every slot, and the metric that it is of."""
+        members, slots = self.results, self.of_slots().items()
         if self.layer("draws") is None:
-            return {name: (spread.value, members[name]) for name, spread in self.of_slots().items()}
-        slots = self.of_slots().items()
+            return {name: (spread.value, members[name]) for name, spread in slots}
         return {name: (torch.stack([one.values[-1] for one in of_each]), members[name]) for name, of_each in slots}
 
     def worst(self) -> Any:
@@ -298,12 +303,12 @@ class Sliced(Wrapper):
         return self.read(lambda: self._with_errors(intervals))
 
     def _with_errors(self, read: Callable[[Spread, Any], Iterable[Any]]) -> dict[str, Any]:
-        """Something of each value that has an error, by slice."""
+        """What is read of the spread of each value that has an error, by slice."""
         drawn, members = self.layer("draws"), self.results
         if drawn is not None:
-            drawn.spread()  # says where they are
+            drawn.spread()  # raises, and says where errors and intervals are
         if not self.has_names and not self.has_interval:
-            next(iter(members.values())).spread()  # says why there is none
+            next(iter(members.values())).spread()  # raises, and says why there is none
         spreads = self.of_slots().items()
         return self.by_slice({n: read(spread, members[n]) for n, spread in spreads if members[n].has_interval})
 
@@ -349,7 +354,7 @@ def read_slices(slice_ids: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) -> Tensor:
-    """The same of the users of a layout, or of its flat rows.
+    """(M,) int64 or (M, S) bool: the slices of the users of a layout, or of its flat rows.
 
     Args:
         layout: what was read.

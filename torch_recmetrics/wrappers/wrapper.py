@@ -71,7 +71,7 @@ def _ends_of(found: Any) -> dict[str, Any]:
 
 
 def _are_results(found: Any) -> bool:
-    """Whether it is what a value is where users are drawn."""
+    """Whether it is a dict of RESULTS, which a value is where users are drawn."""
     return isinstance(found, dict) and set(found) == set(RESULTS)
 
 
@@ -116,7 +116,7 @@ class Wrapper(RecMetric):
     # -- what is inside -----------------------------------------------------------------------------------------------
 
     def layer(self, does: str) -> Any:
-        """The wrapper that does this, itself or the one inside; None where none does."""
+        """The wrapper that ``"slices"`` or ``"draws"``, itself or the one inside; None where none does."""
         if self.does == does:
             return self
         return self.metric.layer(does) if isinstance(self.metric, Wrapper) else None
@@ -158,7 +158,7 @@ class Wrapper(RecMetric):
 
     @property
     def has_names(self) -> bool:
-        """Whether its values have names, being several."""
+        """Whether its values have names: those of a collection, or of a metric that has several."""
         return self.is_collection or self.innermost.name not in self.results
 
     @functools.cached_property
@@ -204,7 +204,7 @@ class Wrapper(RecMetric):
 
     @_update_signature.setter
     def _update_signature(self, signature: inspect.Signature) -> None:
-        """It follows from the metrics inside."""
+        """Nothing to set: it follows from the metrics inside."""
 
     def bound(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of an update by name, those that are None left out."""
@@ -243,7 +243,7 @@ class Wrapper(RecMetric):
             for table in self.tables:
                 if table.of_users:
                     table.count_users(evaluator, prepared, entries, columns)
-            for number, member in itertools.product(prepared.among, self.members.values()):
+            for number, member in itertools.product(prepared.candidates, self.members.values()):
                 if isinstance(member, RankingMetric):
                     member.note_candidates(number)
 
@@ -265,10 +265,10 @@ class Wrapper(RecMetric):
 
     def compute(self) -> Any:
         """What each value comes to, by the name of the slice, or of the metric, where there are several."""
-        return self.arranged(self.found())
+        return self.arranged(self.values_by_slot())
 
-    def found(self) -> dict[str, list[Any]]:
-        """Of each value what it comes to in every slot: a 0-dim tensor, or where users are drawn a dict of RESULTS."""
+    def values_by_slot(self) -> dict[str, list[Any]]:
+        """Of each value that of every slot: a 0-dim tensor, or where users are drawn a dict of RESULTS."""
         drawn = self.layer("draws")
         if drawn is None:
             return {name: list(spread.value.unbind(0)) for name, spread in self.of_slots().items()}
@@ -280,13 +280,13 @@ class Wrapper(RecMetric):
         }
 
     def arranged(self, found: dict[str, list[Any]]) -> Any:
-        """Something of each value and every slot, as :meth:`compute` returns it."""
+        """What was found of each value in every slot, in the form in which :meth:`compute` returns values."""
         if self.slicing is not None:
             return self.slicing.by_slice(found)
         return self.by_value({name: one for name, (one,) in found.items()})
 
     def by_value(self, found: dict[str, Any]) -> Any:
-        """Something of each value; of a single one it alone."""
+        """What was found of each value, by its name; of a single value without a name it alone."""
         return found if self.has_names else next(iter(found.values()))
 
     def of_slots(self) -> dict[str, Any]:
@@ -329,7 +329,7 @@ class Wrapper(RecMetric):
         return {f"{name}/{word}": one for name, results in values.items() for word, one in results.items()}
 
     def value_names(self, key: str) -> list[str]:
-        """Their names."""
+        """The names of its values in a collection, where it is `key`."""
         result = None if self.layer("draws") is None else dict.fromkeys(RESULTS)
         slots = [None] if self.slicing is None else [None] * (self.slicing.n_slices + 1)
         return list(self.named_values(key, self.arranged({name: [result for _ in slots] for name in self.results})))
