@@ -10,7 +10,7 @@ import torch
 from fixtures.histories import updated
 from fixtures.refusals import refused
 
-from torch_recmetrics import NDCG, Coverage, pad_ids
+from torch_recmetrics import NDCG, Coverage, Recall, pad_ids
 
 LISTS = [[3, 1, 2], [], [7, 2**40]]
 PADDED = torch.tensor([[3, 1, 2], [-1, -1, -1], [7, 2**40, -1]])
@@ -128,6 +128,16 @@ def test_nested_ids_are_padded_ids(by: str) -> None:
             one.update(**scores, **{name: jagged(ids) for name, ids in lists.items()}, **more)
             other.update(**scores, **{name: pad_ids(ids) for name, ids in lists.items()}, **as_padded)
             assert torch.equal(one.compute(), other.compute())
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+def test_nested_ids_of_narrow_integers(dtype: torch.dtype) -> None:
+    """Bytes have no -1 to be padded with."""
+    wanted, shown = jagged(WANTED, dtype), jagged(SHOWN, dtype)
+    one = updated(Recall(3), item_ids=shown, target_ids=wanted, seen_ids=jagged(SEEN, dtype))
+    other = updated(Recall(3), item_ids=pad_ids(SHOWN), target_ids=pad_ids(WANTED), seen_ids=pad_ids(SEEN))
+    assert torch.equal(one.compute(), other.compute())
+    assert torch.equal(pad_ids(wanted), pad_ids(WANTED))
 
 
 def test_nested_ids_with_holes() -> None:

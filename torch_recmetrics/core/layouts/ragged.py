@@ -126,8 +126,10 @@ def padded_nested(name: str, nested: Tensor) -> Tensor:
         raise ValueError(f"`{name}` must have 2 dimensions, one of them ragged, got {nested.ndim}")
     jagged: Any = nested
     offsets, lengths = jagged.offsets(), jagged.lengths()  # no lengths where there are no holes
-    fill = 0 if name == "target_relevance" else -1
-    return padded_rows(jagged.values().detach(), offsets[:-1], offsets.diff() if lengths is None else lengths, fill)
+    values, fill = jagged.values().detach(), 0 if name == "target_relevance" else -1
+    if values.dtype == torch.uint8 and fill < 0:  # bytes have no -1
+        values = values.to(torch.int64)
+    return padded_rows(values, offsets[:-1], offsets.diff() if lengths is None else lengths, fill)
 
 
 def padded_rows(values: Tensor, first: Tensor, lengths: Tensor, fill: int = -1) -> Tensor:
