@@ -116,25 +116,25 @@ class Tables:
         """InputError for a table without a row, and for a row that has nothing in a column, or no such number as it
         must be.
 
-        Of lists, truth and seen pairs there may be none here. The scores of lists must not become each other as floats,
-        and an item must have one propensity.
+        Of lists, truth and seen pairs there may be none here. An item must have one propensity. Of other tables than
+        the `sources` only whole numbers beyond the floats are refused, which Spark's workers could not see.
         """
-        for source in sources:
-            columns = (self._read(source, key) for key in self.columns[source.role])
-            may_be_empty = source.role in ("recommendations", "truth", "seen")
-            checked_rows(self.workspace, source, *columns, may_be_empty=may_be_empty)
-        score = self.columns["recommendations"].get("score")
-        if score is not None and (beyond := beyond_floats(self.lists, score)):
-            checked_rows(self.workspace, self.lists, Column(score, beyond), may_be_empty=True)
+        for source in self.workspace.sources:
+            columns = [self._read(source, key) for key in self.columns[source.role]]
+            if source not in sources:
+                columns = [Column(own.sql, own.faults[1:]) for own in columns]
+            if any(own.faults for own in columns):
+                may_be_empty = source.role in ("recommendations", "truth", "seen")
+                checked_rows(self.workspace, source, *columns, may_be_empty=may_be_empty)
         if self.propensities is not None:
             self.refuse_twice(self.propensities, ("item",))
 
     def _read(self, source: Source, key: str) -> Column:
-        """A column by what it is, and what no row may have there."""
+        """A column by what it is, and what no row may have there: first what breaks its rule."""
         column = self.columns[source.role][key]
         if key in RULES:
             number, (rule, wrong) = self.number(source, key), RULES[key]
-            return Column(number, (Fault(column, wrong.format(number), rule),))
+            return Column(number, (Fault(column, wrong.format(number), rule), *beyond_floats(source, column)))
         gap = f"{quoted(column)} IS NULL"
         if source.types[column] in FLOATS:  # an id has no NaN any more
             gap += f" OR isnan({quoted(column)})"
@@ -178,7 +178,7 @@ class Tables:
         name, kind = quoted(column), source.types[column]
         if kind in FLOATS:
             return name
-        return f"TRY_CAST({name} AS DOUBLE)" if kind == "VARCHAR" else f"CAST({name} AS DOUBLE)"
+        return f"TRY_CAST({name} AS DOUBLE)" if kind == TEXT else f"CAST({name} AS DOUBLE)"
 
     def value(self, source: Source, key: str) -> str:
         """SQL of a column by what it is."""
