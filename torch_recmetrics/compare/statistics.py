@@ -1,7 +1,7 @@
 """Paired tests, intervals and power, from the differences of users; tensors and arrays in, numbers out.
 
-Let d be the difference of a user, w >= 0 their weight, and n the number of users with w > 0. All tests look at the
-weighted mean m of the differences, divided by its standard error:
+Let d be the difference of a user, w >= 0 their weight, and n the number of users with w > 0. Tests of the mean look at
+the weighted mean m of the differences, divided by its standard error:
 
 .. math:: m = \\frac{\\sum w d}{\\sum w}, \\qquad
           \\mathrm{se} = \\frac{1}{\\sum w} \\sqrt{\\frac{n}{n - 1} \\sum w^2 (d - m)^2}, \\qquad t = m / \\mathrm{se}

@@ -305,8 +305,8 @@ class Tables:
         """(U,) the weight of each user; None where all are 1."""
         if "weight" not in self.columns["truth"]:
             return None
-        weight, user = self.number(self.truth, "weight"), self.user_ids.of(self.truth)
-        each = f"SELECT {user} AS id, min({weight}) AS low, max({weight}) AS high FROM {self.truth.sql} GROUP BY 1"
+        weight, ids = self.number(self.truth, "weight"), self.user_ids.of(self.truth)
+        each = f"SELECT {ids} AS id, min({weight}) AS low, max({weight}) AS high FROM {self.truth.sql} GROUP BY 1"
         wrong = f"SELECT id, low, high FROM ({each}) WHERE low <> high OR low < 0 ORDER BY id LIMIT 1"
         for user, low, high in self.workspace.rows(wrong):
             raise InputError(
