@@ -254,6 +254,7 @@ SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "^": r"\textasciicircum{}",
     "<": "$<$",
     ">": "$>$",
+    "|": "$|$",
 }
 
 
