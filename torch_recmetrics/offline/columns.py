@@ -116,14 +116,13 @@ def beyond_floats(source: Source, column: str) -> tuple[Fault, ...]:
     """A whole number that float64 may take for another; nothing where the type has none."""
     name, kind = quoted(column), source.types[column]
     outside = f"NOT BETWEEN -{EXACT['DOUBLE']} AND {EXACT['DOUBLE']}"
-    if kind in ("BIGINT", *LARGE) or kind.endswith(",0)"):  # DECIMAL(20,0)
-        return (Fault(column, f"{name} {outside}", BEYOND_FLOATS),)
-    if kind != TEXT:
-        return ()
-    whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')"
-    # What no int128 holds is NULL.
-    wrong = f"{whole} AND coalesce(TRY_CAST({name} AS HUGEINT) {outside}, {name} IS NOT NULL)"
-    return (Fault(column, wrong, BEYOND_FLOATS),)
+    wrong = f"{name} {outside}"
+    if kind == TEXT:
+        whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')"
+        # What no int128 holds is NULL.
+        wrong = f"{whole} AND coalesce(TRY_CAST({name} AS HUGEINT) {outside}, {name} IS NOT NULL)"
+    wide = kind in (TEXT, "BIGINT", *LARGE) or kind.endswith(",0)")  # DECIMAL(20,0)
+    return (Fault(column, wrong, BEYOND_FLOATS),) if wide else ()
 
 
 def number_column(source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> Column:

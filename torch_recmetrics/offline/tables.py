@@ -92,8 +92,9 @@ class Tables:
         # what seen pairs are taken out of
         self.hidden = None if self.seen is None else self.lists if seen_action == "remove" else self.truth
         of_truth, files = {key: names.get(key) for key in ("relevance", "weight")}, self.truth.files
-        if of_truth["relevance"] is None and "relevance" in self.truth.types and files:
-            of_truth["relevance"] = "relevance" if format_of("truth", files, format) == "trec" else None
+        unnamed = of_truth["relevance"] is None and "relevance" in self.truth.types
+        if unnamed and files and format_of("truth", files, format) == "trec":
+            of_truth["relevance"] = "relevance"
         # role -> {what it is: its column}
         self.columns: dict[str, dict[str, str]] = {
             "recommendations": pair | self._order_of_lists(names),
