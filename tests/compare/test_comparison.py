@@ -469,6 +469,14 @@ def test_as_markdown() -> None:
     assert lines[2].startswith("| go\\|od | ndcg@10 |")
 
 
+def test_a_bar_in_a_name_is_one_in_latex() -> None:
+    """Outside of formulas the default fonts print a dash for it, and other marks for < and >."""
+    values = {"a|b": UserValues([1, 2], {"m": [0.0, 1.0]}), "c<d": UserValues([1, 2], {"m": [1.0, 1.0]})}
+    text = compare(values, "a|b", test="t").to_latex()
+    assert " & a$|$b & " in text
+    assert "\nc$<$d & " in text
+
+
 def test_as_latex() -> None:
     text = compare(runs(), "base", test="t").to_latex()
     assert r"hit\_rate@10" in text and r"95 \% interval" in text

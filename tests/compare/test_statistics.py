@@ -358,6 +358,7 @@ def test_users_needed_is_statsmodels(effect: float, level: float) -> None:
 def test_users_needed_at_the_ends() -> None:
     assert users_needed(0.0) == users_needed(NAN) == math.inf
     assert users_needed(math.inf) == 2
+    assert users_needed(1e-200) == users_needed(5e-324) == math.inf  # more than a float can count
     many = [users_needed(effect) for effect in (0.0279, 0.0281, 0.0283)]  # on both sides of 10,000 users
     assert all(more >= fewer for more, fewer in pairwise(many))
 

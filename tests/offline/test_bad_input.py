@@ -118,6 +118,33 @@ def test_damaged_parquet_names_its_file(tmp_path: Path, capfd: pytest.CaptureFix
     assert "bad.parquet) cannot be read" in refused(tmp_path, capfd, ["evaluate", *files])
 
 
+def test_of_two_files_the_one_that_duckdb_names_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of one is the end of the name of the other."""
+    monkeypatch.chdir(tmp_path)
+    files = {"recommendations": "lists.parquet", "seen": "seen_lists.parquet"}
+    for name in files.values():
+        parquet.write_table(pa.table({"user_id": [1]}), name)
+    with Workspace() as work:
+        for role, name in files.items():
+            work.open(role, name)
+        for role, name in files.items():
+            with pytest.raises(InputError, match=rf"^`{role}` \({name}\) cannot be read"), work.errors():
+                raise work.duckdb.InvalidInputException(f'Failed to read file "{name}": Snappy decompression failure')
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(20, 0)])
+@pytest.mark.parametrize("name", ["score", "rank", "relevance", "weight"])
+def test_whole_numbers_beyond_the_floats_are_refused(name: str, kind: pa.DataType) -> None:
+    """Two of them would be one number."""
+    ids = {"user_id": [1, 1], "item_id": [1, 2]}
+    beyond = {name: pa.array([2**53, 2**53 + 1]).cast(kind)}
+    of_lists = beyond if name in ("score", "rank") else {"score": [2, 1]}
+    of_truth = beyond if name in ("relevance", "weight") else {}
+    says = rf"row 2\): column '{name}' must be 9007199254740992 .* got '9007199254740993'"
+    with pytest.raises(InputError, match=says):
+        evaluate(pa.table(ids | of_lists), pa.table(ids | of_truth), "ndcg@2", **{name: name})
+
+
 def test_a_configuration_that_is_no_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\x00")
     line = refused(tmp_path, capfd, ["evaluate", "--config", f"{tmp_path}/run.yaml"])

@@ -173,6 +173,13 @@ def test_times_that_do_not_parse_are_refused(work: Workspace) -> None:
         checked_rows(work, source, time_column(work, source, "time"))
 
 
+@pytest.mark.parametrize("time", ["15", "1.5", "2024-05-31"])
+def test_a_gap_among_times_as_text_is_what_is_refused(work: Workspace, time: str) -> None:
+    source = work.open("log", pa.table({"time": [time, None, time]}))
+    with pytest.raises(InputError, match=r"row 2\): .* must be a time.*, got nothing"):
+        checked_rows(work, source, time_column(work, source, "time"))
+
+
 def test_what_nobody_asks_for_is_not_copied_from_a_frame(work: Workspace) -> None:
     features = pd.DataFrame({"user": [1], "item": [2], "feature": [object()]})
     source = work.open("lists", features, columns={"user", "item", "score"})

@@ -608,6 +608,9 @@ def test_whole_numbers_beyond_floats_are_refused(spark: Any) -> None:
     with pytest.raises(InputError, match=says):
         evaluate(lists, truth, "ndcg@2")
     assert evaluate(lists.where("item_id = 1"), truth, "ndcg@2")["ndcg@2"] == 0
+    graded = lists.withColumnRenamed("score", "relevance")
+    with pytest.raises(InputError, match=says.replace("score", "relevance")):
+        evaluate(lists.where("item_id = 1"), graded, "ndcg@2", relevance="relevance")
     for kind in ("BLOB", "DECIMAL(9,2)"):
         ids = truth.withColumn("user_id", truth["item_id"].cast("string").cast(kind.replace("BLOB", "binary")))
         with pytest.raises(InputError, match=rf"must be integers, text or UUIDs, its type is {re.escape(kind)}"):

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -51,8 +51,7 @@ from torch_recmetrics.users.user_values import UserValues
 
 TestName = Literal["randomization", "t", "wilcoxon", "bootstrap", "mcnemar"]
 DRAWN = ("randomization", "bootstrap")
-TESTS = ("randomization", "t", "wilcoxon", "bootstrap", "mcnemar")
-CORRECTIONS = ("holm", "bh", None)
+TESTS = get_args(TestName)
 ENOUGH_DIFFERENT = 500  # users with a difference, from which on the bootstrap holds about its level
 
 
@@ -255,6 +254,7 @@ SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "^": r"\textasciicircum{}",
     "<": "$<$",
     ">": "$>$",
+    "|": "$|$",
 }
 
 
@@ -306,7 +306,7 @@ def compare(
     (0.2429, 0.02, 7, 6)
     """
     check.check_choice("test", test, TESTS)
-    check.check_choice("correction", correction, CORRECTIONS)
+    check.check_choice("correction", correction, ("holm", "bh", None))
     check.check_choice("on_missing", on_missing, ("error", "intersect"))
     check_draws(level, num_draws, seed)
     given: Any = systems

@@ -100,10 +100,10 @@ def counted_values(name: str, run: UserValues, metric: str) -> tuple[Array, Arra
 
 
 def columns_of_both(
-    users: CommonUsers | None, runs: Mapping[str, Run], metric: str, *names: str
+    users: CommonUsers | None, runs: Mapping[str, Run], metric: str, first: str, second: str
 ) -> tuple[Array, Array, Array | None] | None:
     """(U,) the values of a metric in two runs, and the weights; None where one of the two has no values of users."""
-    having = {name: run for name in names if isinstance(run := runs[name], UserValues) and metric in run}
+    having = {name: run for name in (first, second) if isinstance(run := runs[name], UserValues) and metric in run}
     if users is None or len(having) < 2:
         return None
     one, other = (run[metric][users.places[name]].numpy() for name, run in having.items())

@@ -1,7 +1,7 @@
 """Paired tests, intervals and power, from the differences of users; tensors and arrays in, numbers out.
 
-Let d be the difference of a user, w >= 0 their weight, and n the number of users with w > 0. All tests look at the
-weighted mean m of the differences, divided by its standard error:
+Let d be the difference of a user, w >= 0 their weight, and n the number of users with w > 0. Tests of the mean look at
+the weighted mean m of the differences, divided by its standard error:
 
 .. math:: m = \\frac{\\sum w d}{\\sum w}, \\qquad
           \\mathrm{se} = \\frac{1}{\\sum w} \\sqrt{\\frac{n}{n - 1} \\sum w^2 (d - m)^2}, \\qquad t = m / \\mathrm{se}
@@ -33,6 +33,7 @@ TIE = 1e-9
 NO_SPREAD = 1e-12
 ROUNDED = 1e-9  # a p-value may be above 1 by rounding
 POWER = 0.8
+NO_EFFECT = 1e-150  # no float counts the users that a smaller one needs
 OWN_STREAM = 0x5EED
 
 
@@ -467,7 +468,7 @@ def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"`effect` must be a number, a difference in standard deviations, got {effect!r}")
     size = abs(given)
-    if not size > 0:  # nan too
+    if not size > NO_EFFECT:  # nan too
         return math.inf
     tail = (1 - level) / sides
     normal = NormalDist()

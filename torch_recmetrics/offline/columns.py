@@ -115,12 +115,14 @@ def first_again(work: Any, source: Source, *keys: str) -> tuple[str, list[Any]] 
 def beyond_floats(source: Source, column: str) -> tuple[Fault, ...]:
     """A whole number that float64 may take for another; nothing where the type has none."""
     name, kind = quoted(column), source.types[column]
-    if kind not in (TEXT, "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"):
-        return ()
-    whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')" if kind == TEXT else "true"
-    # What no int128 holds is NULL.
-    wrong = f"{whole} AND coalesce(abs(TRY_CAST({name} AS HUGEINT)) > {EXACT['DOUBLE']}, {name} IS NOT NULL)"
-    return (Fault(column, wrong, BEYOND_FLOATS),)
+    outside = f"NOT BETWEEN -{EXACT['DOUBLE']} AND {EXACT['DOUBLE']}"
+    wrong = f"{name} {outside}"
+    if kind == TEXT:
+        whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')"
+        # What no int128 holds is NULL.
+        wrong = f"{whole} AND coalesce(TRY_CAST({name} AS HUGEINT) {outside}, {name} IS NOT NULL)"
+    wide = kind in (TEXT, "BIGINT", *LARGE) or kind.endswith(",0)")  # DECIMAL(20,0)
+    return (Fault(column, wrong, BEYOND_FLOATS),) if wide else ()
 
 
 def number_column(source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> Column:
@@ -202,11 +204,11 @@ def time_column(work: Any, source: Source, column: str) -> Column:
     if kind == TEXT:
         whole = f"regexp_matches({name}, '^[+-]?[0-9]+$') AND TRY_CAST({name} AS BIGINT) IS NOT NULL"
         others, texts = work.one(
-            f"SELECT count(*) FILTER (WHERE NOT coalesce({whole}, false)), "
-            f"count(*) FILTER (WHERE TRY_CAST({name} AS DOUBLE) IS NULL) FROM {source.sql}",
+            f"SELECT count(*) FILTER (WHERE NOT ({whole})), count(*) FILTER (WHERE TRY_CAST({name} AS DOUBLE) IS NULL) "
+            f"FROM {source.sql} WHERE {name} IS NOT NULL"
         )
-        if not others:
-            return Column(f"CAST({name} AS BIGINT)")  # nanoseconds are beyond the floats
+        if not others:  # nanoseconds are beyond the floats
+            return Column(f"CAST({name} AS BIGINT)", (Fault(column, f"{name} IS NULL", "a time"),))
         if not texts:
             return number_column(source, column, rule="a time")
         # Without the zone DuckDB leaves an offset out; Spark needs the minutes of one.

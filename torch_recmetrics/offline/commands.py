@@ -53,6 +53,7 @@ VERDICTS = {"promoted": 0, "rejected": 3, "undecided": 4}
 Options = dict[str, Any]
 # Options without a default that say something of lists.
 OF_LISTS = (
+    "top_k",
     "score",
     "rank",
     "relevance",
@@ -448,7 +449,7 @@ def evaluated(lists: Any, options: Options) -> Report:
 def users_of(name: str, path: str, options: Options) -> tuple[Report | None, UserValues]:
     """The values of users of a run: of lists, or of a file that has them."""
     if options["truth"] is None:
-        if unread := [name for name in ("top_k", *OF_LISTS) if options.get(name) is not None]:
+        if unread := [name for name in OF_LISTS if options.get(name) is not None]:
             raise InputError(f"`{unread[0]}` is of lists, with --truth: {path!r} is read as values of users")
         try:
             return None, UserValues.load(path)

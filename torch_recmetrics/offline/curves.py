@@ -79,7 +79,10 @@ def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[s
 
 
 def roc_of(tables: Tables) -> dict[str, dict[str, Any]]:
-    """The curve of all rows of users of the truth, thinned out, and the area under the whole one; ties are one half."""
+    """The curve of all rows of users who have a relevant item, thinned out, and the area under the whole one.
+
+    Ties count one half. Nothing where a class has no row.
+    """
     work = tables.workspace
     # Levels of scores, each part of them above the next, so that no part waits for the sums within another.
     work.table(
@@ -97,13 +100,12 @@ def roc_of(tables: Tables) -> dict[str, dict[str, Any]]:
         "WINDOW above AS (PARTITION BY part ORDER BY _place DESC ROWS UNBOUNDED PRECEDING)",
     )
     positives, negatives, pairs = work.one("SELECT sum(p), sum(n), sum(n * (tp - p / 2)) FROM steps")
-    curve: dict[str, dict[str, Any]] = {}
-    if positives and negatives:
-        points = work.rows(
-            f"SELECT max(fp) / {negatives}, max(tp) / {positives} FROM steps "
-            f"GROUP BY floor({POINTS} * (tp / {positives} + fp / {negatives}) / 2) ORDER BY max(fp + tp)"
-        )
-        fpr, tpr = zip((0.0, 0.0), *points)
-        area = float(pairs) / (float(positives) * float(negatives))
-        curve = {"all rows": {"fpr": list(map(float, fpr)), "tpr": list(map(float, tpr)), "auc": area}}
-    return curve
+    if not (positives and negatives):
+        return {}
+    points = work.rows(
+        f"SELECT max(fp) / {negatives}, max(tp) / {positives} FROM steps "
+        f"GROUP BY floor({POINTS} * (tp / {positives} + fp / {negatives}) / 2) ORDER BY max(fp + tp)"
+    )
+    fpr, tpr = zip((0.0, 0.0), *points)
+    area = float(pairs) / (float(positives) * float(negatives))
+    return {"all rows": {"fpr": list(map(float, fpr)), "tpr": list(map(float, tpr)), "auc": area}}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.collection.collection import RecMetricCollection
-from torch_recmetrics.collection.ranking import options_by_name
+from torch_recmetrics.collection.ranking import cutoffs_of, options_by_name
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.offline.curves import curves_of
@@ -33,7 +33,6 @@ from torch_recmetrics.offline.members import (
     check_profiles,
     collection_of,
     counts_training,
-    has_own_cutoffs,
     has_users,
     labels_of,
     largest_cutoff,
@@ -173,9 +172,9 @@ def evaluate(
     )  # fmt: skip
     check_names(metrics)
     own_options = options_by_name(options)
-    sampling, own_cutoffs = sampling_of(own_options, sampled_from, candidates, propensities), has_own_cutoffs(top_k)
-    by_name = {"top_k": own_cutoffs, "options": bool(own_options), "propensities": propensities is not None}
-    check_by_name(metrics, own_options, **by_name)
+    sampling, own_cutoffs = sampling_of(own_options, sampled_from, candidates, propensities), cutoffs_of(top_k)
+    by_name = {"options": bool(own_options), "propensities": propensities is not None}
+    check_by_name(metrics, own_options, top_k=tuple(own_cutoffs) != CUTOFFS, **by_name)
     given = {
         "recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train,
         "items": items, "groups": groups, "propensities": propensities,

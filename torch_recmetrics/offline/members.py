@@ -69,11 +69,6 @@ def check_by_name(metrics: Any, own_options: Mapping[str, Any], **given: bool) -
         check.check_choice("options", name, names)
 
 
-def has_own_cutoffs(top_k: Any) -> bool:
-    """Whether other cutoffs are asked for than those by default."""
-    return tuple(cutoffs_of(top_k)) != CUTOFFS
-
-
 def sampling_of(
     own_options: dict[str, Mapping[str, Any]], sampled_from: Any, candidates: str | None, propensities: Any
 ) -> dict[str, Any] | None:
@@ -157,7 +152,7 @@ def collection_of(
             if not known.keys() & {"item_counts", "groups", "propensities"}:  # those are by the numbers of the tables
                 check_numbers(key, metric, tables)
             members[key] = metric
-    return of_lists(among_all(RecMetricCollection(members), sampling), tables)
+    return checked_collection(among_all(RecMetricCollection(members), sampling), tables)
 
 
 def among_all(collection: RecMetricCollection, sampling: Mapping[str, Any] | None) -> RecMetricCollection:
@@ -167,8 +162,7 @@ def among_all(collection: RecMetricCollection, sampling: Mapping[str, Any] | Non
     deepest = largest_cutoff(collection)
     if deepest > sampling["num_items"]:
         raise ValueError(f"`sampled_from` must be at least the largest cutoff {deepest}, got {sampling['num_items']}")
-    found: RecMetricCollection = FromSampled(collection, **sampling)  # type: ignore[assignment]
-    return found
+    return FromSampled(collection, **sampling)  # type: ignore[return-value]
 
 
 def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,8 +244,12 @@ def largest_cutoff(collection: RecMetricCollection) -> int:
     return max(getattr(member, "top_k", None) or 0 for member in collection.values())
 
 
-def of_lists(collection: RecMetricCollection, tables: Tables) -> RecMetricCollection:
-    """Refuse metrics that do not read ranked lists, and an item to be ignored that has another number in the tables."""
+def checked_collection(collection: RecMetricCollection, tables: Tables) -> RecMetricCollection:
+    """The metrics as they are.
+
+    ValueError for those that do not read ranked lists, InputError for an item to be ignored that has another number in
+    the tables.
+    """
     for name, member in collection.items():
         if not isinstance(member, RankingMetric):
             raise ValueError(f"`metrics` must be metrics of ranked lists, got {name} ({type(member).__name__})")

@@ -92,8 +92,9 @@ class Tables:
         # what seen pairs are taken out of
         self.hidden = None if self.seen is None else self.lists if seen_action == "remove" else self.truth
         of_truth, files = {key: names.get(key) for key in ("relevance", "weight")}, self.truth.files
-        if of_truth["relevance"] is None and "relevance" in self.truth.types and files:
-            of_truth["relevance"] = "relevance" if format_of("truth", files, format) == "trec" else None
+        unnamed = of_truth["relevance"] is None and "relevance" in self.truth.types
+        if unnamed and files and format_of("truth", files, format) == "trec":
+            of_truth["relevance"] = "relevance"
         # role -> {what it is: its column}
         self.columns: dict[str, dict[str, str]] = {
             "recommendations": pair | self._order_of_lists(names),
@@ -116,25 +117,25 @@ class Tables:
         """InputError for a table without a row, and for a row that has nothing in a column, or no such number as it
         must be.
 
-        Of lists, truth and seen pairs there may be none here. The scores of lists must not become each other as floats,
-        and an item must have one propensity.
+        Of lists, truth and seen pairs there may be none here. An item must have one propensity. Of other tables than
+        the `sources` only whole numbers beyond the floats are refused, which Spark's workers could not see.
         """
-        for source in sources:
-            columns = (self._read(source, key) for key in self.columns[source.role])
-            may_be_empty = source.role in ("recommendations", "truth", "seen")
-            checked_rows(self.workspace, source, *columns, may_be_empty=may_be_empty)
-        score = self.columns["recommendations"].get("score")
-        if score is not None and (beyond := beyond_floats(self.lists, score)):
-            checked_rows(self.workspace, self.lists, Column(score, beyond), may_be_empty=True)
+        for source in self.workspace.sources:
+            columns = [self._read(source, key) for key in self.columns[source.role]]
+            if source not in sources:
+                columns = [Column(own.sql, own.faults[1:]) for own in columns]
+            if any(own.faults for own in columns):
+                may_be_empty = source.role in ("recommendations", "truth", "seen")
+                checked_rows(self.workspace, source, *columns, may_be_empty=may_be_empty)
         if self.propensities is not None:
             self.refuse_twice(self.propensities, ("item",))
 
     def _read(self, source: Source, key: str) -> Column:
-        """A column by what it is, and what no row may have there."""
+        """A column by what it is, and what no row may have there: first what breaks its rule."""
         column = self.columns[source.role][key]
         if key in RULES:
             number, (rule, wrong) = self.number(source, key), RULES[key]
-            return Column(number, (Fault(column, wrong.format(number), rule),))
+            return Column(number, (Fault(column, wrong.format(number), rule), *beyond_floats(source, column)))
         gap = f"{quoted(column)} IS NULL"
         if source.types[column] in FLOATS:  # an id has no NaN any more
             gap += f" OR isnan({quoted(column)})"
@@ -178,7 +179,7 @@ class Tables:
         name, kind = quoted(column), source.types[column]
         if kind in FLOATS:
             return name
-        return f"TRY_CAST({name} AS DOUBLE)" if kind == "VARCHAR" else f"CAST({name} AS DOUBLE)"
+        return f"TRY_CAST({name} AS DOUBLE)" if kind == TEXT else f"CAST({name} AS DOUBLE)"
 
     def value(self, source: Source, key: str) -> str:
         """SQL of a column by what it is."""
@@ -305,8 +306,8 @@ class Tables:
         """(U,) the weight of each user; None where all are 1."""
         if "weight" not in self.columns["truth"]:
             return None
-        weight, user = self.number(self.truth, "weight"), self.user_ids.of(self.truth)
-        each = f"SELECT {user} AS id, min({weight}) AS low, max({weight}) AS high FROM {self.truth.sql} GROUP BY 1"
+        weight, ids = self.number(self.truth, "weight"), self.user_ids.of(self.truth)
+        each = f"SELECT {ids} AS id, min({weight}) AS low, max({weight}) AS high FROM {self.truth.sql} GROUP BY 1"
         wrong = f"SELECT id, low, high FROM ({each}) WHERE low <> high OR low < 0 ORDER BY id LIMIT 1"
         for user, low, high in self.workspace.rows(wrong):
             raise InputError(

@@ -177,7 +177,9 @@ class Workspace(Queries):
                     f"memory, or the disk of `temp_directory` {self.temp_directory!r}, is full: raise `memory_limit` "
                     f"or give a folder with more room ({first_line(error)})"
                 ) from None
-            found: Iterator[Source] = (own for own in self.sources if any(str(file) in text for file in own.files))
+            named = [(len(str(file)), own) for own in self.sources for file in own.files if str(file) in text]
+            # The longest: the name of a file may be the end of another's.
+            found: Iterator[Source] = (own for _, own in sorted(named, key=lambda pair: pair[0], reverse=True))
             if type(error) is duckdb.Error:  # what a damaged page of Parquet is called, without the file
                 found = itertools.chain(found, filter(self._damaged, self.sources))
             name = place or str(next(found, ""))
