@@ -283,3 +283,24 @@ def test_point_16_the_threshold_is_exclusive_as_it_is_described() -> None:
     metrics = updated(ctr_metrics(weighting=None, threshold=0.5), torch.tensor([0.5, 0.75]), torch.tensor([1, 1]))
     assert float(metrics.compute()["true_positives"]) == 1
     assert "above which" in " ".join((ctr_metrics.__doc__ or "").split())
+
+
+@pytest.mark.parametrize("meta", [False, True])
+@pytest.mark.parametrize("num_classes", [None, 3])
+def test_after_to_empty_a_collection_has_seen_nothing(num_classes: int | None, meta: bool) -> None:
+    """Nor have the members that are torchmetrics' own, though what was in memory is filled with large integers here."""
+    rows = (torch.tensor([0.3, 0.8]), torch.tensor([1, 0])) if num_classes is None else heads()
+    expected = updated(ctr_metrics(weighting=None, num_classes=num_classes), *rows).compute()
+    with torch.device("meta" if meta else "cpu"):
+        metrics = ctr_metrics(weighting=None, num_classes=num_classes)
+    if not meta:
+        metrics.update(*rows)
+    filled = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        torch.nn.ModuleList([metrics]).to_empty(device="cpu")
+    finally:
+        torch.use_deterministic_algorithms(filled)
+    assert {name: float(value) for name, value in updated(metrics, *rows).compute().items()} == pytest.approx(
+        {name: float(value) for name, value in expected.items()}, nan_ok=True
+    )

@@ -88,6 +88,8 @@ def test_flags_win_over_the_configuration(files: Path, capfd: pytest.CaptureFixt
     assert names("-m", "recall@1", *config) == ["recall@1"]
     assert names("-k", "2", *config, "--top-k=4") == ["mrr@2", "mrr@4", "ndcg@2", "ndcg@4"]
     assert names("-m", "mrr", *config, "-k", "null", "-k", "3") == ["mrr", "mrr@3"]
+    (files / "whole.yaml").write_text(text.replace("[3, 5]", "[null, 5]"))
+    assert names("-m", "mrr", "--config", f"{files}/whole.yaml") == ["mrr", "mrr@5"]
     (files / "typo.yaml").write_text("truht: x\n")
     with pytest.raises(SystemExit) as stopped:
         main(["evaluate", "--config", f"{files}/typo.yaml"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -44,6 +45,17 @@ class LabelMetrics(RecMetricCollection):
     ignore_index: int | None = None
     # torch.jit.script does not know such annotations
     __jit_ignored_attributes__ = (*RecMetricCollection.__jit_ignored_attributes__, "ignore_index")
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LabelMetrics:
+        """Our own metrics begin anew after ``to_empty``; torchmetrics' count on from whatever was in memory."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if "Module.to_empty" in str(fn):
+            for member in self._modules.values():
+                if isinstance(member, own.BinaryStatScores | own.MulticlassStatScores):
+                    counts: Any = member._defaults
+                    counts.update({name: torch.zeros_like(count) for name, count in counts.items()})
+            self.reset()
+        return self
 
 
 class ClickMetrics(LabelMetrics):

@@ -106,8 +106,8 @@ def evaluate(
         truth: rows of user and relevant item, likewise (or TREC qrels).
         metrics: names, with or without a cutoff (``"ndcg"``, ``"ndcg@10"``), or metric objects. Those that were told
             something of items by their ids need integer ids, or `items`.
-        top_k: the cutoffs of names without one, None (null in files and flags) for the whole list; metric objects have
-            their own.
+        top_k: the cutoffs of names without one, None for the whole list (null as a flag, [null] in a file); metric
+            objects have their own.
         user, item: the columns of ids, the same in all tables.
         score: the column of scores, finite, higher is better; by default ``"score"`` where there is one.
         rank: the column of ranks, the lowest is best, each once in a list; in place of scores.
