@@ -377,6 +377,13 @@ def test_what_it_is_not_made_of(make: Any, message: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("method", ["bv", "naive", "rank"])
+@pytest.mark.parametrize("n_sampled", [-1, 0, 100, 1.0])
+def test_tables_of_no_sample_are_refused(method: str, n_sampled: Any) -> None:
+    with pytest.raises(ValueError, match=f"`n_sampled` must be an integer from 1 to 99, got {n_sampled}"):
+        FromSampled(ours.NDCG(10), 100, method=method).users_of_ranks(n_sampled)
+
+
 @pytest.mark.parametrize(
     ("metric", "update", "message"),
     [

@@ -231,10 +231,13 @@ class FromSampled(OneForEach, UserMeans):
         """(m + 1,) float64: what a user counts whose relevant item has rank 1 ... m + 1 among so many sampled items.
 
         Raises:
-            ValueError: with ``method="em"``, where a user alone counts nothing.
+            ValueError: with ``method="em"``, where a user alone counts nothing, and for fewer sampled items than 1 or
+                more than N - 1.
         """
         if self.method == EM:
             raise ValueError('method="em" has no values of users: take another method')
+        most = self.num_items - 1
+        check.number_check(f"an integer from 1 to {most}", int, least=1, most=most)("n_sampled", n_sampled)
         if n_sampled not in self._tables:
             with CPU:
                 self._tables[n_sampled] = self._table_of(n_sampled)
