@@ -17,6 +17,7 @@ from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.metrics.auc import AveragePrecision, BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
+from torch_recmetrics.state.metric import is_to_empty
 
 check_num_classes = check.number_check("an integer > 2, or None for click probabilities", int, least=3)
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
@@ -49,7 +50,7 @@ class LabelMetrics(RecMetricCollection):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LabelMetrics:
         """Our own metrics begin anew after ``to_empty``; torchmetrics' count on from whatever was in memory."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if "Module.to_empty" in str(fn):
+        if is_to_empty(fn):
             for member in self._modules.values():
                 if isinstance(member, own.BinaryStatScores | own.MulticlassStatScores):
                     counts: Any = member._defaults

@@ -121,17 +121,19 @@ class Tables:
         the `sources` only whole numbers beyond the floats are refused, which Spark's workers could not see.
         """
         for source in self.workspace.sources:
-            columns = [self._read(source, key) for key in self.columns[source.role]]
-            if source not in sources:
-                columns = [Column(own.sql, own.faults[1:]) for own in columns]
-            if any(own.faults for own in columns):
+            own = self.columns[source.role]
+            if source in sources:
+                columns = [self._read(source, key) for key in own]
+            else:
+                columns = [Column(own[key], beyond_floats(source, own[key])) for key in own if key in RULES]
+            if any(column.faults for column in columns):
                 may_be_empty = source.role in ("recommendations", "truth", "seen")
                 checked_rows(self.workspace, source, *columns, may_be_empty=may_be_empty)
         if self.propensities is not None:
             self.refuse_twice(self.propensities, ("item",))
 
     def _read(self, source: Source, key: str) -> Column:
-        """A column by what it is, and what no row may have there: first what breaks its rule."""
+        """A column by what it is, and what no row may have there."""
         column = self.columns[source.role][key]
         if key in RULES:
             number, (rule, wrong) = self.number(source, key), RULES[key]

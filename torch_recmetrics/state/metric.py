@@ -64,6 +64,11 @@ def warn(text: str) -> None:
     rank_zero_warn(text, UserWarning)
 
 
+def is_to_empty(fn: Callable[[Tensor], Tensor]) -> bool:
+    """Whether this is what a module applies to its tensors in ``to_empty``; torchmetrics tells others by name too."""
+    return "Module.to_empty" in str(fn)
+
+
 def left_out(function: F) -> F:
     """Leave a function out of the graphs of ``torch.compile``: tracing every rank and check took a minute.
 
@@ -391,7 +396,7 @@ class RecMetric(Configured, Metric):
         """
         self.evaluate_waiting()  # here, where what is known of their items is too
         probe = fn(torch.zeros(1, device=self.device))
-        emptied = "Module.to_empty" in str(fn)  # torchmetrics knows the others by their names too
+        emptied = is_to_empty(fn)
 
         def move(tensor: Tensor) -> Tensor:
             if tensor.is_floating_point():  # narrowed before it reaches a device without float64
