@@ -93,7 +93,7 @@ def row_sums(terms: Tensor) -> Tensor:
         return terms.sum(1)
     while width > 1:
         half = (width + 1) // 2
-        terms[:, : width - half] += terms[:, half:width]
+        terms[:, : width - half].add_(terms[:, half:width])
         width = half
     return terms[:, 0]
 
@@ -130,11 +130,14 @@ def checked_norms(vectors: Tensor, name: str, rows: range | Tensor) -> Tensor:
     """
     dtype, step = accumulator_dtype(vectors.device), max(1, step_elements(vectors.device) // max(1, vectors.shape[1]))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
-    short = (norms < SMALLEST).nonzero().squeeze(1)
-    if short.shape[0] and vectors.shape[1]:
+    if not norms.numel():
+        return norms
+    shortest, longest = torch.stack(norms.aminmax()).tolist()  # both are NaN where one length is
+    if shortest < SMALLEST and vectors.shape[1]:
         # Squares of such numbers underflow; a bound of their length does not.
+        short = norms < SMALLEST
         norms[short] = exact(vectors[short]).abs().amax(1) * vectors.shape[1] ** 0.5
-    if norms.numel() and not bool(norms.max() <= LARGEST):
+    if not longest <= LARGEST:
         row = int((~(norms <= LARGEST)).to(torch.uint8).argmax())
         rule = f"no longer than {LARGEST:g}" if bool(vectors[row].isfinite().all()) else "finite"
         length = float(norms[row])

@@ -16,7 +16,7 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, is_sync_free
-from torch_recmetrics.core.tensors.segments import order_by, place_in_run, run_starts, table
+from torch_recmetrics.core.tensors.segments import order_by
 
 
 def topk_items(
@@ -67,12 +67,15 @@ def best_with(best: Best, pairs: PairScores, users: Tensor, ids: Tensor) -> Best
     users, ids, scores = users[better], ids[better], scores[better]
     # One sort finds the k best of each user at once, however many there are. Equal scores stay by rising id.
     order = order_by(users, scores, descending=True)
-    users, ids, scores = users[order], ids[order], scores[order]
-    place = place_in_run(run_starts(users))
     n_users, k = best[0].shape
-    shape = n_users, min(int(place.max()) + 1, k)
-    every = torch.cat([best[0], table(users, place, scores, shape, float("-inf"))], 1)
-    every_id = torch.cat([best[1], table(users, place, ids, shape, -1)], 1)
+    # The candidates of a user begin at her place in this, and end at that of the next.
+    starts = torch.searchsorted(users[order], torch.arange(n_users + 1, device=users.device))
+    width = min(int(starts.diff().max()), k)
+    place = starts[:-1].unsqueeze(1) + torch.arange(width, device=users.device)
+    none = place >= starts[1:].unsqueeze(1)
+    found = order[place.clamp(max=order.shape[0] - 1)]
+    every = torch.cat([best[0], scores[found].masked_fill(none, float("-inf"))], 1)
+    every_id = torch.cat([best[1], ids[found].masked_fill(none, -1)], 1)
     # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
     top = torch.sort(every, descending=True, stable=True)
     return top.values[:, :k], every_id.gather(1, top.indices[:, :k])

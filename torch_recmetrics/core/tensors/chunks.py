@@ -20,7 +20,7 @@ def step_elements(device: torch.device) -> int:
 
 def pair_elements(device: torch.device) -> int:
     """How many numbers a step may look up one by one: fewer, as the places of each come beside it if all are equal."""
-    return max(thresholds.STEP_ELEMENTS, step_elements(device) // 8)
+    return max(thresholds.STEP_ELEMENTS, step_elements(device) // 16)
 
 
 def steps(n_rows: int, n_columns: int, elements: int) -> Iterator[slice]:

@@ -45,10 +45,9 @@ def sum_by(group: Tensor, values: Tensor, n_groups: int) -> Tensor:
 
 
 def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], fill: float = 0.0) -> Tensor:
-    """(groups, width) each value at its place in the row of its group, `fill` elsewhere; places beyond are dropped."""
+    """(groups, width) each value at its place in the row of its group, `fill` elsewhere."""
     out = values.new_full(shape, fill)
-    inside = place < shape[1]
-    out[group[inside], place[inside]] = values[inside]
+    out[group, place] = values
     return out
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 # Elements of one step that needs a buffer: on a CPU the buffer stays in the cache, elsewhere few large steps are best.
 STEP_ELEMENTS = 1 << 19
-STEP_ELEMENTS_ELSEWHERE = 1 << 25
+STEP_ELEMENTS_ELSEWHERE = 1 << 26
 
 # --- Scores (core/scores) ---
 
