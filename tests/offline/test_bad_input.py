@@ -326,6 +326,20 @@ def test_columns_of_another_type() -> None:
             evaluate(lists, wrong, relevance="r")
 
 
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+@pytest.mark.parametrize("second", ["score", "Score"])
+def test_two_columns_of_a_frame_with_one_name(kind: str, second: str) -> None:
+    """DuckDB would read the first."""
+    names = ["user_id", "item_id", "score", second, "feature", "feature"]
+    table = pa.Table.from_arrays([pa.array(column) for column in ("u", "a", [1.0], [0.5], [1], [2])], names=names)
+    lists = table.to_pandas() if kind == "pandas" else table
+    truth = pa.table({"user_id": ["u"], "item_id": ["a"]})
+    with pytest.raises(InputError, match=f"the names of two columns must differ in more .*, got '{second}' again"):
+        evaluate(lists, truth, ["mrr@1"])
+    others = lists.iloc[:, [0, 1, 2, 4, 5]] if kind == "pandas" else lists.select([0, 1, 2, 4, 5])
+    assert evaluate(others, truth, ["mrr@1"])["mrr@1"] == 1  # which nobody reads
+
+
 def many_rows(path: Path, users: int) -> None:
     import duckdb
 

@@ -168,6 +168,8 @@ def open_source(
     if hasattr(given, "collect") and name.startswith("polars"):
         given = given.collect()
     table, place = f"given_{role}", f"`{role}` ({name})"
+    names = map(str, getattr(given, "column_names", getattr(given, "columns", ())))  # of Arrow, or of the others
+    check_names(place, [column for column in names if columns is None or column.lower() in columns])
     with work.errors(place):
         try:
             work.connection.register("frame", with_wide_floats(given))
@@ -182,6 +184,15 @@ def open_source(
     load(work, table, f"SELECT {', '.join(read) or '*'} FROM frame", 0, place)
     work.connection.unregister("frame")
     return Source(role, name, quoted(table), types)
+
+
+def check_names(place: str, names: Sequence[str]) -> None:
+    """InputError where two columns have one name, of which DuckDB would read the first."""
+    again = [name for number, name in enumerate(names) if name.lower() in map(str.lower, names[:number])]
+    if again:
+        raise InputError(
+            f"{place}: the names of two columns must differ in more than upper and lower case, got {again[0]!r} again"
+        )
 
 
 def load(work: Any, table: str, select: str, file: int, place: str) -> None:
@@ -268,16 +279,11 @@ def csv_select(work: Any, role: str, path: Path) -> str:
         header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     except csv.Error as error:
         raise InputError(f"`{role}` ({path}, line 1): {error}") from None
-    again = [name for place, name in enumerate(header) if name.lower() in map(str.lower, header[:place])]
-    if all(header) and again:
-        raise InputError(
-            f"`{role}` ({path}, line 1): the names of two columns must differ in more than upper and lower case, "
-            f"got {again[0]!r} again"
-        )
     if not header or not all(header):
         raise InputError(
             f"`{role}` ({path}, line 1): a CSV file must begin with the names of its columns, got {line.strip()[:60]!r}"
         )
+    check_names(f"`{role}` ({path}, line 1)", header)
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header)
     return (
         f"SELECT * FROM read_csv({literal(os.fspath(path))}, columns = {{{columns}}}, delim = {literal(delimiter)}, "
