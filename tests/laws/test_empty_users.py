@@ -29,7 +29,7 @@ def of_a_hit(variant: Variant) -> float:
 
 def of_nothing(variant: Variant, update: Any, top_k: int | None) -> float:
     """What a user has who found nothing: 0 where higher is better, but of metrics of where in a list items stand."""
-    return variant.value([update], top_k) if variant.oracle in OF_RANKS else 0
+    return variant.value([update], top_k) if variant.oracle in OF_RANKS or variant.by_worth < 0 else 0
 
 
 @pytest.mark.parametrize(("variant", "layout"), ways([v for v in DEFAULTS if v in PER_USER], "layouts"))

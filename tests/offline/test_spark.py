@@ -35,7 +35,8 @@ from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity
 from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
 from torch_recmetrics.offline.commands import main
 from torch_recmetrics.offline.parts import Part
-from torch_recmetrics.offline.spark import FAN_IN
+from torch_recmetrics.offline.sources import SUFFIXES
+from torch_recmetrics.offline.spark import FAN_IN, read_by_spark
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280), pytest.mark.filterwarnings("ignore")]
 MISSING = [name for name, there in (("java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]
@@ -661,6 +662,14 @@ def test_the_command_reads_by_spark(spark: Any, tmp_path: Path, capfd: pytest.Ca
     assert "has no types, and Spark would guess whether 007 is 7" in capfd.readouterr().err
     assert main(["overlap", "--train", log, "--test", log, "--master", "local[2]"]) == 2
     assert "--master is for --engine spark" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [own for own, kind in SUFFIXES.items() if kind not in ("parquet", "json")])
+def test_files_that_spark_does_not_read_are_refused(suffix: str) -> None:
+    """They were taken for Parquet, whatever they are."""
+    reason = "has no types" if SUFFIXES[suffix] == "csv" else "of a kind that Spark does not read: write it as Parquet"
+    with pytest.raises(InputError, match=rf"'hdfs://all/lists{suffix}' .*{reason}"):
+        read_by_spark(None, f"hdfs://all/lists{suffix}")
 
 
 def test_the_picture_of_the_benchmark(tmp_path: Path) -> None:

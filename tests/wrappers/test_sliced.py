@@ -555,6 +555,23 @@ def test_slices_by_popularity() -> None:
         Sliced(Coverage(5, 1), slices)
 
 
+def test_slices_of_items_stand_beside_slices_of_users() -> None:
+    """Of what a collection is given each takes its own."""
+    by_item, by_user = Sliced(HitRate(1), slice_by_popularity([9, 1, 9], (5,))), Sliced(HitRate(1), NAMES)
+    both = RecMetricCollection({"of_items": by_item.clone(), "of_users": by_user.clone()})
+    both.update(item_ids=LISTS, target_ids=TARGET, slice_ids=SLICES)
+    by_item.update(item_ids=LISTS, target_ids=TARGET)
+    by_user.update(item_ids=LISTS, target_ids=TARGET, slice_ids=SLICES)
+    alone = {f"of_items/{name}": value for name, value in floats(by_item.compute()).items()}
+    alone |= {f"of_users/{name}": value for name, value in floats(by_user.compute()).items()}
+    assert str(floats(both.compute())) == str(alone)
+    given = {"item_ids": LISTS, "target_ids": TARGET, "slice_ids": SLICES}
+    with pytest.raises(TypeError, match="no member of the collection takes `slice_ids`"):
+        RecMetricCollection([by_item]).update(**given)
+    with pytest.raises(ValueError, match="`slice_ids` must not be given"):
+        UserBootstrap(by_item, 5).update(**given)
+
+
 def test_slices_of_many_interactions_have_names_of_all_digits() -> None:
     assert slice_by_popularity([1, 2], (1_000_000, 1_000_001)).names[1] == "1000000_to_1000001"
     assert slice_by_popularity([1, 2], (0.1, 5)).names == ("below_0_1", "0_1_to_5", "from_5")

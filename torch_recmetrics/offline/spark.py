@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part
 from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sources import InputError, Source, quoted
+from torch_recmetrics.offline.sources import SUFFIXES, InputError, Source, quoted
 from torch_recmetrics.offline.workspace import Queries, Workspace
 from torch_recmetrics.state.metric import warn
 from torch_recmetrics.users.extras import needed
@@ -101,12 +101,14 @@ def refuse_options(session: Any, **given: Any) -> None:
 def read_by_spark(session: Any, path: str | Sequence[str]) -> Any:
     """The frame of files, which have types; each where Spark finds it, such as in HDFS."""
     paths = [path] if isinstance(path, str) else list(path)
-    kinds = {"parquet": "parquet", "pq": "parquet", "orc": "orc", "json": "json", "jsonl": "json", "ndjson": "json"}
     suffix = paths[0].rstrip("/").rpartition(".")[2].lower()
-    if suffix in ("csv", "tsv", "txt", "gz"):
+    kind = SUFFIXES.get(f".{suffix}", {"gz": "csv", "orc": "orc"}.get(suffix, "parquet"))
+    if kind == "csv":
         raise InputError(f"{paths[0]!r} has no types, and Spark would guess whether 007 is 7: write it as Parquet")
+    if kind not in ("parquet", "orc", "json"):
+        raise InputError(f"{paths[0]!r} is of a kind that Spark does not read: write it as Parquet")
     with spark_errors(f"{', '.join(paths[:3])!r} cannot be read"):
-        return session.read.format(kinds.get(suffix, "parquet")).load(paths)
+        return session.read.format(kind).load(paths)
 
 
 @contextmanager

@@ -154,18 +154,25 @@ class Sliced(Wrapper):
         """
         self.count_update(args, kwargs if slice_ids is None else {**kwargs, "slice_ids": slice_ids})
 
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The arguments of an update that say which slices rows are in."""
+        return ("slice_ids",) if self.item_slices is None else ()
+
+    def refuse_others(self, given: Mapping[str, Any]) -> None:
+        """Refuse the slices of another kind."""
+        if given.get("slice_ids") is not None and "slice_ids" not in self.takes:
+            raise ValueError("`slice_ids` must not be given: the slices are those of the relevant items")
+
     def take_slice_ids(self, given: dict[str, Any]) -> Tensor | None:
         """The slices of an update, taken out of its arguments and checked; None where items have them."""
-        slice_ids: Tensor | None = given.pop("slice_ids", None)
-        if (slice_ids is None) == (self.item_slices is None):
-            raise ValueError(
-                "`slice_ids` is missing: (B,) the slice of each row, -1 for none, or (B, S) bool"
-                if slice_ids is None
-                else "`slice_ids` must not be given: the slices are those of the relevant items"
-            )
-        if slice_ids is not None:
-            check_slice_ids(slice_ids, self.n_slices, self.validate_args)
-            self.check_device("slice_ids", slice_ids)
+        if self.item_slices is not None:
+            return None
+        if "slice_ids" not in given:
+            raise ValueError("`slice_ids` is missing: (B,) the slice of each row, -1 for none, or (B, S) bool")
+        slice_ids: Tensor = given.pop("slice_ids")
+        check_slice_ids(slice_ids, self.n_slices, self.validate_args)
+        self.check_device("slice_ids", slice_ids)
         return slice_ids
 
     def entries_of_rows(self, slice_ids: Tensor, shape: tuple[int, ...], rows: Tensor | None) -> Tensor:

@@ -200,7 +200,7 @@ class Wrapper(RecMetric):
             names = [name for member in self.members.values() for name in member._update_signature.parameters]
             parameters += [by_position(name) for name in POSITIONS if name in names]
             parameters += [by_name(name) for name in dict.fromkeys(names) if name not in POSITIONS]
-        return inspect.Signature([*parameters, *([] if self.slicing is None else [by_name("slice_ids")])])
+        return inspect.Signature([*parameters, *map(by_name, () if self.slicing is None else self.slicing.takes)])
 
     @_update_signature.setter
     def _update_signature(self, signature: inspect.Signature) -> None:
@@ -215,8 +215,10 @@ class Wrapper(RecMetric):
 
     def count_update(self, args: Any, kwargs: dict[str, Any]) -> None:
         """Add the rows of an update, once all rules are checked."""
-        given = self.bound(args, kwargs)
         slicing = self.slicing
+        if slicing is not None:
+            slicing.refuse_others(kwargs)
+        given = self.bound(args, kwargs)
         slice_ids = None if slicing is None else slicing.take_slice_ids(given)
         entries: Any = (lambda *_: None) if slicing is None else functools.partial(slicing.entries_of_rows, slice_ids)
         with torch.no_grad():
