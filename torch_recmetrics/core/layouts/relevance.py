@@ -1,11 +1,10 @@
 """What is relevant to each user, in one form for dense targets and for lists of ids.
 
-Beside it: checks of lists of ids, and at which columns wanted ids stand in them.
+Beside it: checks of lists of ids, at which columns wanted ids stand in them, and which ids stand at given columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -139,15 +138,12 @@ def known_sound(ids: Tensor, n_items: int | None) -> bool:
     return not broken.any()
 
 
-def columns_of(
-    ids: Tensor, wanted: Tensor, by_id: Callable[[], tuple[Tensor, Tensor]] | None = None, *, missing: int = -1
-) -> Tensor:
+def columns_of(ids: Tensor, wanted: Tensor, *, missing: int = -1) -> Tensor:
     """(B, T) int64: the first column of its row that holds each wanted id; `missing` where none does.
 
     Args:
         ids: (B, C) int64, or (C,) for all rows.
         wanted: (B, T) int64; those below 0 are padding, and stand nowhere.
-        by_id: gives the ids ascending along each row, and the column of each, where the caller keeps them.
     """
     if not wanted.numel():
         return wanted
@@ -162,10 +158,18 @@ def columns_of(
         found, column = (ids.unsqueeze(1) == wanted.unsqueeze(2)).max(2)
         return torch.where(found & (wanted >= 0), column, missing)
     # A sort leaves columns as they lie, and torch warns of a search in columns.
-    ascending, columns = ids.contiguous().sort(stable=True) if by_id is None else by_id()
+    ascending, columns = ids.contiguous().sort(stable=True)
     at = torch.searchsorted(ascending, wanted.contiguous()).clamp_(max=ascending.shape[-1] - 1)
     if ascending.ndim == 1:
         found, column = ascending[at], columns[at]
     else:
         found, column = ascending.gather(1, at), columns.gather(1, at)
     return torch.where((found == wanted) & (wanted >= 0), column, missing)
+
+
+def ids_at(ids: Tensor, columns: Tensor) -> Tensor:
+    """(B, D) the ids at (B, D) int64 columns, -1 for column -1; `ids` are (B, C) int64, or (C,) for all rows."""
+    if not ids.shape[-1]:  # then every column is -1
+        return columns
+    found = ids.expand(columns.shape[0], -1).gather(1, columns.clamp(min=0))
+    return torch.where(columns >= 0, found, -1)
