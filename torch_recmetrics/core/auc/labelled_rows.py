@@ -68,6 +68,10 @@ def read_clicks(
     if ignore_index is not None and target.dtype != torch.bool:
         ignored = target.detach() == ignore_index
         preds, target = preds.detach().masked_fill(ignored, 0), target.detach().masked_fill(ignored, 0)
+        if isinstance(weights, Tensor):
+            unread = ignored.all(1) if len(shape) == 2 and weights.ndim == 1 else ignored
+            if unread.shape == weights.shape:
+                given["weights"] = weights.masked_fill(unread, 0)
         if isinstance(sample_ids, Tensor) and tuple(sample_ids.shape) != shape:
             raise ValueError(
                 f"`sample_ids` must have the shape {shape} of `preds` with `ignore_index`, so that each row has its "
