@@ -101,7 +101,7 @@ def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
     if "indexes" in given:
         return flat_layout(given)
     lead = next((name for name in LEADS if name in given), "")
-    if getattr(given.get(lead), "ndim", 0) == 3:
+    if isinstance(given.get(lead), Tensor) and given[lead].ndim == 3:
         rows, steps = rows_of_steps(given, lead, ragged)
         return replace(layout_of_rows(rows), steps=steps)
     return layout_of_rows(given)
@@ -512,10 +512,11 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
         return partial(relevance_of_target, target)
     if "target" in given:
         raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
-    if getattr(given["target_ids"], "ndim", 0) == 1:  # one relevant item for each user
+    if isinstance(given["target_ids"], Tensor) and given["target_ids"].ndim == 1:  # one relevant item for each user
         check.check_rows("target_ids", given["target_ids"], like.shape[0], f"`{like_name}`")
-        pair = [name for name in ("target_ids", "target_relevance") if getattr(given.get(name), "ndim", 0) == 1]
-        given = {**given, **{name: given[name].unsqueeze(1) for name in pair}}
+        pair = {name: given.get(name) for name in ("target_ids", "target_relevance")}
+        columns = {name: of.unsqueeze(1) for name, of in pair.items() if isinstance(of, Tensor) and of.ndim == 1}
+        given = {**given, **columns}
     ids = ids_of(given, "target_ids", like, like_name)
     graded = None
     if "target_relevance" in given:
