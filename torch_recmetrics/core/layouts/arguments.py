@@ -162,7 +162,7 @@ class ReadyLayout(Layout):
         ranking, depth = self.ranking, self.ranking.depth
         lacks = {
             UNORDERED_ITEMS: needs.items and (ranking.item_ids is None or not ranking.ordered),
-            UNORDERED: needs.ordered and not ranking.ordered,
+            UNORDERED: "stable" in needs.rules and not ranking.ordered,
             "`propensities` need the ids of relevant items: give scores or `item_ids`, not a Ranking": bool(
                 needs.item_weights - ranking.weighed.keys()
             ),
@@ -297,11 +297,8 @@ class UserLayout(Layout):
     def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
         """(B, D) the ids of the lists alone, as deep as these needs say."""
         own = RankingRequirements(
-            needs.depth,
-            full_list=needs.full_list,
-            sort_full_list=True,
+            None if needs.full_list else needs.depth,
             rules=frozenset(("stable",)),
-            ordered=True,
             items=True,
             needs_target=False,
             nan_hidden=needs.nan_hidden,
