@@ -107,11 +107,10 @@ def dense_relevance(target: Tensor) -> Relevance:
     ids = marked_columns(target)
     if target.dtype == torch.bool:
         return Relevance(ids, None)
-    values = target.gather(1, ids.clamp(min=0)).masked_fill(ids < 0, 0)
-    if bool(((values > 0) != (ids >= 0)).any()):
-        # With checks off a relevance below zero, or -0.0, may come this far; it is not relevant.
-        ids = torch.where(values > 0, ids, -1)
-        values = values.masked_fill(ids < 0, 0)
+    values = target.gather(1, ids.clamp(min=0))
+    # With checks off a relevance below zero, or -0.0, may come this far; it is not relevant.
+    ids = torch.where(values > 0, ids, -1)
+    values = values.masked_fill(ids < 0, 0)
     return Relevance(ids, None if bool(((values == 1) | (ids < 0)).all()) else values)
 
 
@@ -145,8 +144,6 @@ def columns_of(ids: Tensor, wanted: Tensor, *, missing: int = -1) -> Tensor:
         ids: (B, C) int64, or (C,) for all rows.
         wanted: (B, T) int64; those below 0 are padding, and stand nowhere.
     """
-    if not wanted.numel():
-        return wanted
     if not ids.shape[-1]:
         return torch.full_like(wanted, missing)
     if ids.ndim == 2 and usable(ids):
