@@ -28,12 +28,12 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 class Relevance:
     """The relevant items of B users.
 
-    `ids` (B, T) int64 in any order, -1 for padding anywhere; None where column t is item t. `relevance` (B, T), 0 for
-    padding; None where every item of `ids` has relevance 1.
+    `ids` (B, T) int64 in any order, -1 for padding anywhere; None where column t is item t. `graded` (B, T) is their
+    relevance, 0 for padding; None where each is 1.
     """
 
     ids: Tensor | None
-    relevance: Tensor | None
+    graded: Tensor | None
 
     @property
     def width(self) -> int:
@@ -50,7 +50,7 @@ class Relevance:
     @property
     def binary(self) -> bool:
         """Whether every relevance is known to be 0 or 1."""
-        return self.relevance is None or self.relevance.dtype == torch.bool
+        return self.graded is None or self.graded.dtype == torch.bool
 
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
@@ -59,9 +59,7 @@ class Relevance:
     @cached_property
     def values(self) -> Tensor:
         """(B, T) relevance, 0 for padding."""
-        if self.relevance is None:
-            return (self.item_ids >= 0).view(torch.uint8)
-        return self.relevance
+        return (self.item_ids >= 0).view(torch.uint8) if self.graded is None else self.graded
 
     def weighed(self, weights: ItemWeights, checks: ValueChecks) -> tuple[Tensor, Tensor]:
         """(B, T) the weight of each relevant item times its gain, and (B,) the sum of a user's weights; float64."""
