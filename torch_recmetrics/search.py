@@ -12,7 +12,7 @@ from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embe
 from torch_recmetrics.core.catalogue.parts import checked_part
 from torch_recmetrics.core.catalogue.sharded import LocalTopK, merged_over_processes
 from torch_recmetrics.core.catalogue.topk import topk_items
-from torch_recmetrics.core.layouts.candidates import Candidates
+from torch_recmetrics.core.layouts.relevance import columns_of, ids_at
 from torch_recmetrics.core.tensors import checks as check
 
 __all__ = ["topk_catalogue"]
@@ -111,7 +111,7 @@ def topk_catalogue(
         part = checked_part(item_ids, mask, pairs, first_item, whole=process_group is None)
         whole, pairs = pairs, part.of(pairs)
         if part.rows is not None and seen is not None:
-            seen = Candidates(part.rows).columns_of(seen)
+            seen = columns_of(part.rows, seen)
         total, done = pairs.n_users * pairs.n_items, 0
 
         def step(n_pairs: int) -> None:
@@ -122,7 +122,7 @@ def topk_catalogue(
 
         scores, ids = topk_items(pairs, top_k, seen, chunk_size, step, part.mask)
         if part.rows is not None:
-            ids = Candidates(part.rows).ids_of(ids)
+            ids = ids_at(part.rows, ids)
         return LocalTopK(whole, scores, torch.where(ids >= 0, ids + first_item, -1), first_item)
 
     with torch.no_grad():

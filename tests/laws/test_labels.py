@@ -181,7 +181,9 @@ def test_clicks_that_are_ignored_leave_no_trace(variant: Variant) -> None:
             if any(value.shape != shown.shape for value in update.values()):
                 return
             target = torch.where(shown, update["target"].to(torch.float32), -100.0)
-            given.append({**update, "target": target, "preds": update["preds"].masked_fill(~shown, float("nan"))})
+            unread = ("preds", "weights")[: 1 + ("weights" in update)]
+            broken = {name: update[name].masked_fill(~shown, float("nan")) for name in unread}
+            given.append({**update, "target": target, **broken})
             rest.append({name: value[shown] for name, value in update.items()})
         assert float(variant.fed(given, ignore_index=-100).compute()) == variant.expected(rest)
 
@@ -201,6 +203,13 @@ def test_clicks_agree_with_torchmetrics() -> None:
     assert torch.equal(functional.auc(preds, target, ignore_index=-1), ours.compute())
     assert functional.log_loss(preds, target, ignore_index=-1).isfinite()
     assert functional.group_auc(preds, target, torch.arange(20), ignore_index=-1).shape == (20,)
+    weights = torch.ones(20)
+    weights[3], target[3] = float("nan"), -1  # of a row without a label
+    assert float(updated(BinaryAUC(ignore_index=-1), preds, target, weights=weights).compute()) == float(
+        updated(BinaryAUC(ignore_index=-1), preds, target).compute()
+    )
+    with refused(ours, "`weights` must be >= 0 and finite, got nan in row 2"):
+        ours.update(preds, target, weights=weights.roll(-1))
     with refused(ours, r"`sample_ids` must have the shape \(20, 10\) of `preds` with `ignore_index`"):
         ours.update(preds, target, sample_ids=torch.arange(20))
     with refused(ours, r"`target` must hold 0 and 1 only, got -2 in row 0"):

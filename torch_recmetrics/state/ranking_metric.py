@@ -286,7 +286,6 @@ def requirements_of(
         sort_full_list=top_k is None and (metric.reads_lists or "stable" in rules),
         all_places=top_k is None and not metric.reads_first_alone,
         rules=frozenset(rules),
-        ordered="stable" in rules,
         lists=metric.reads_lists or reads_lengths,
         items=metric.reads_items,
         needs_target=metric.needs_target,

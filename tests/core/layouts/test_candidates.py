@@ -26,7 +26,7 @@ from torch_recmetrics import (
     rank,
     ranking_metrics,
 )
-from torch_recmetrics.core.layouts.candidates import Candidates
+from torch_recmetrics.core.layouts.relevance import columns_of
 
 PREDS = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.4]])
 IDS = torch.tensor([[40, 7, 12], [3, 40, -1]])
@@ -77,7 +77,7 @@ def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], way: 
     item_ids = item_ids.reshape(n_users, n_candidates).to(torch.int64)
     item_ids[:, ::4] = -1
     wanted = torch.randint(-1, 60, (n_users, n_wanted), generator=g)
-    columns = Candidates(item_ids).columns_of(wanted)
+    columns = columns_of(item_ids, wanted)
     expected = [
         [ids.index(item) if item >= 0 and item in ids else -1 for item in items]
         for ids, items in zip(item_ids.tolist(), wanted.tolist(), strict=True)
@@ -88,7 +88,7 @@ def test_items_are_found_among_the_candidates(shape: tuple[int, int, int], way: 
 def test_of_a_candidate_that_comes_again_the_first_is_found(way: str) -> None:
     item_ids = torch.randint(8, (3, 60), generator=torch.Generator().manual_seed(0))  # with checks off
     for n in (4, 8):
-        found = Candidates(item_ids).columns_of(torch.arange(n).expand(3, -1))
+        found = columns_of(item_ids, torch.arange(n).expand(3, -1))
         assert found.tolist() == [[ids.index(item) for item in range(n)] for ids in item_ids.tolist()]
 
 

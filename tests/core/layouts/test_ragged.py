@@ -179,6 +179,11 @@ def test_other_nested_tensors_are_refused_with_the_next_step() -> None:
         ({"preds": PREDS, "target_ids": jagged(WANTED, torch.float32)}, r"`target_ids` must hold integers"),
         ({"preds": PREDS, "target_ids": jagged(WANTED[:2])}, r"`target_ids` must have one row for each of the 3 rows"),
         ({"preds": PREDS, "target_ids": WANTED}, r"`target_ids` must be a tensor, got list: pad_ids\(lists\)"),
+        ({"preds": PREDS, "target_ids": np.zeros(3, np.int64)}, "`target_ids` must be a tensor, got ndarray"),
+        (
+            {"preds": np.zeros((3, 2, 4)), "target_ids": torch.zeros(3, 2).long()},
+            "`preds` must be a tensor, got ndarray",
+        ),
     ):
         with refused(metric := NDCG(2), says):
             metric.update(**given)

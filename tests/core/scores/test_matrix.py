@@ -43,10 +43,9 @@ def test_every_way_to_read_gives_the_same(arguments: dict[str, Any]) -> None:
     scores = ScoreMatrix(**arguments)
     n_users, n_items = before.shape
     assert scores.dense().double().tolist() == expected
-    for compared in (False, True):
-        tiles = list(scores.tiles(compared=compared))
-        assert torch.cat([tile.double() for _, tile in tiles]).tolist() == expected
-        assert [row for rows, _ in tiles for row in range(n_users)[rows]] == list(range(n_users))
+    for small in (False, True):
+        places, tiles = scores.over_tiles(lambda part, tile: (torch.arange(n_users)[part], tile.double()), small=small)
+        assert tiles.tolist() == expected and places.tolist() == list(range(n_users))
     columns = torch.randint(-1, n_items, (n_users, 7))
     singles = [[expected[u][c] if c >= 0 else -INF for c in row] for u, row in enumerate(columns.tolist())]
     assert scores.gather(columns).double().tolist() == singles

@@ -68,6 +68,10 @@ def read_clicks(
     if ignore_index is not None and target.dtype != torch.bool:
         ignored = target.detach() == ignore_index
         preds, target = preds.detach().masked_fill(ignored, 0), target.detach().masked_fill(ignored, 0)
+        if isinstance(weights, Tensor):
+            unread = ignored.all(1) if len(shape) == 2 and weights.ndim == 1 else ignored
+            if unread.shape == weights.shape:
+                given["weights"] = weights.masked_fill(unread, 0)
         if isinstance(sample_ids, Tensor) and tuple(sample_ids.shape) != shape:
             raise ValueError(
                 f"`sample_ids` must have the shape {shape} of `preds` with `ignore_index`, so that each row has its "
@@ -130,13 +134,10 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if target.dtype in READABLE and usable(target) and target.is_contiguous():
         labels = torch.empty_like(target, dtype=torch.bool)
         broken = torch.tensor(kernels.write_labels(target.numpy(), labels.numpy()), device=target.device)
-    elif target.is_floating_point():
-        # Only 0 and 1 are their own squares; inf - inf is NaN, which breaks the rule as well.
+    else:
+        # Only 0 and 1 are their own squares, of integers that wrap around too; inf - inf is NaN, which breaks the rule.
         squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
         broken = torch.stack([limit for limits in squares for limit in limits]).any()
-    else:
-        low, high = target.aminmax()
-        broken = (low < 0) | (high > 1)
     checks.defer(
         broken,
         lambda place: f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}",

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_embeddings
 from torch_recmetrics.core.catalogue.parts import Part, checked_part
-from torch_recmetrics.core.layouts.candidates import Candidates
 from torch_recmetrics.core.layouts.embeddings import rank_part
 from torch_recmetrics.core.layouts.flat import FlatRows, read_lists
 from torch_recmetrics.core.layouts.labels import read_labels
@@ -29,7 +28,7 @@ from torch_recmetrics.core.layouts.likely_mistakes import (
 from torch_recmetrics.core.layouts.lists import rank_lists, shown
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
-from torch_recmetrics.core.layouts.relevance import Relevance, defer_item_ids, dense_relevance
+from torch_recmetrics.core.layouts.relevance import Relevance, columns_of, defer_item_ids, dense_relevance, ids_at
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
 from torch_recmetrics.core.ranking.ranking import (
@@ -45,7 +44,7 @@ from torch_recmetrics.core.ranking.ties import UNORDERED
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.checks import ValueChecks
-from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 LAYOUTS = (
     "(preds, target), (preds, target_ids=...), (item_ids=..., target_ids=...), (preds, item_ids=..., target_ids=...), "
@@ -102,7 +101,7 @@ def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
     if "indexes" in given:
         return flat_layout(given)
     lead = next((name for name in LEADS if name in given), "")
-    if getattr(given.get(lead), "ndim", 0) == 3:
+    if isinstance(given.get(lead), Tensor) and given[lead].ndim == 3:
         rows, steps = rows_of_steps(given, lead, ragged)
         return replace(layout_of_rows(rows), steps=steps)
     return layout_of_rows(given)
@@ -163,7 +162,7 @@ class ReadyLayout(Layout):
         ranking, depth = self.ranking, self.ranking.depth
         lacks = {
             UNORDERED_ITEMS: needs.items and (ranking.item_ids is None or not ranking.ordered),
-            UNORDERED: needs.ordered and not ranking.ordered,
+            UNORDERED: "stable" in needs.rules and not ranking.ordered,
             "`propensities` need the ids of relevant items: give scores or `item_ids`, not a Ranking": bool(
                 needs.item_weights - ranking.weighed.keys()
             ),
@@ -298,11 +297,8 @@ class UserLayout(Layout):
     def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
         """(B, D) the ids of the lists alone, as deep as these needs say."""
         own = RankingRequirements(
-            needs.depth,
-            full_list=needs.full_list,
-            sort_full_list=True,
+            None if needs.full_list else needs.depth,
             rules=frozenset(("stable",)),
-            ordered=True,
             items=True,
             needs_target=False,
             nan_hidden=needs.nan_hidden,
@@ -355,23 +351,30 @@ class ListsLayout(UserLayout):
 
 @dataclass(frozen=True, eq=False)
 class CandidatesLayout(UserLayout):
-    """(B, C) scores of candidates."""
+    """(B, C) scores of candidates.
 
-    candidates: Candidates
+    Columns are ranked as columns of any scores are. What is relevant or seen is looked up among the candidates first,
+    and afterwards the columns of the lists are read as item ids; what ranks them knows nothing of candidates.
+    """
+
+    candidate_ids: Tensor  # int64: (B, C) padded with -1, or (C,) for all users
 
     def rank_users(
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
     ) -> Ranking:
-        candidates = self.candidates
-        candidates.defer_rules(checks)
-        seen_columns = None if seen_ids is None else candidates.columns_of(seen_ids)
-        scores = ScoreMatrix(self.like, seen_columns, candidates.shown(self.like.shape), nan_hidden=needs.nan_hidden)
+        ids = self.candidate_ids
+        defer_item_ids(checks, "item_ids", ids.unsqueeze(0) if ids.ndim == 1 else ids, below=None)
+        # On a CPU numpy takes a tenth of torch's time.
+        padded = not is_sync_free(ids.device) or ids.numpy().min(initial=0) < 0
+        mask = (ids >= 0).expand(self.like.shape) if padded else None
+        seen_columns = None if seen_ids is None else columns_of(ids, seen_ids)
+        scores = ScoreMatrix(self.like, seen_columns, mask, nan_hidden=needs.nan_hidden)
         # Relevant items that are no candidates have no rank, but they count among the relevant ones and in the best
         # list.
-        ranking = rank_scores(scores, candidates.columns_of(relevance.item_ids), relevance, needs, checks)
-        item_ids = None if ranking.item_ids is None else candidates.ids_of(ranking.item_ids)
+        ranking = rank_scores(scores, columns_of(ids, relevance.item_ids), relevance, needs, checks)
+        item_ids = None if ranking.item_ids is None else ids_at(ids, ranking.item_ids)
         # Those of each user are a list with scores; those of all users are all that there is.
-        return ranking.having(item_ids=item_ids, finished=candidates.item_ids.ndim == 2)
+        return ranking.having(item_ids=item_ids, finished=ids.ndim == 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -455,8 +458,8 @@ def candidates_layout(given: Given) -> CandidatesLayout:
             f"the same for all users, got {tuple(item_ids.shape)}"
         )
     users = users_of(given, preds, "preds")
-    candidates = Candidates(item_ids.detach().to(torch.int64))
-    return CandidatesLayout(preds, "preds", None, candidates=candidates, n_candidates=shape[1], **users)
+    ids = item_ids.detach().to(torch.int64)
+    return CandidatesLayout(preds, "preds", None, candidate_ids=ids, n_candidates=shape[1], **users)
 
 
 def lists_layout(given: Given) -> ListsLayout:
@@ -506,10 +509,11 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
         return partial(relevance_of_target, target)
     if "target" in given:
         raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
-    if getattr(given["target_ids"], "ndim", 0) == 1:  # one relevant item for each user
+    if isinstance(given["target_ids"], Tensor) and given["target_ids"].ndim == 1:  # one relevant item for each user
         check.check_rows("target_ids", given["target_ids"], like.shape[0], f"`{like_name}`")
-        pair = [name for name in ("target_ids", "target_relevance") if getattr(given.get(name), "ndim", 0) == 1]
-        given = {**given, **{name: given[name].unsqueeze(1) for name in pair}}
+        pair = {name: given.get(name) for name in ("target_ids", "target_relevance")}
+        columns = {name: of.unsqueeze(1) for name, of in pair.items() if isinstance(of, Tensor) and of.ndim == 1}
+        given = {**given, **columns}
     ids = ids_of(given, "target_ids", like, like_name)
     graded = None
     if "target_relevance" in given:

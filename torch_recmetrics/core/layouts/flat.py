@@ -155,7 +155,7 @@ class FlatLists:
         relevant = self.relevant
         shown = relevant.start < self.lengths[relevant.users]
         start = torch.where(shown, relevant.start, FAR)
-        place = torch.where(shown, relevant.place, FAR) if needs.ordered and relevant.place is not None else None
+        place = None if relevant.place is None else torch.where(shown, relevant.place, FAR)
         ranks = replace(relevant, start=start, place=place).by_user(n_users, most)
         return Ranking(
             **ranks,
@@ -192,7 +192,7 @@ class FlatLists:
 def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueChecks) -> FlatLists:
     """The lists of all users, ascending by index."""
     weights = weight_of_each(rows, checks)
-    by_score = sort_rows(rows, ordered=needs.ordered)
+    by_score = sort_rows(rows, ordered="stable" in needs.rules)
     codes = by_score.codes
     first, relevant = first_and_relevant(by_score, rows.relevance)
     user_bits = (codes[first] >> by_score.user_shift) << by_score.user_shift

@@ -58,7 +58,7 @@ def defer_likely_mistakes(
         at_an_end = (torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0).all(2).sum(1).amax()
         many = (at_an_end > 1) & (4 * at_an_end >= seen_ids.shape[0])
         checks.defer_warning(many & (seen_ids >= 0).all(), PADDED_WITH_0)
-    graded = relevance.relevance
+    graded = relevance.graded
     if graded is not None and graded.is_floating_point() and n_items == relevance.width >= ALL_OF_MANY:
         all_of_them = (relevance.n_relevant() == n_items).all()
         checks.defer_warning(all_of_them & (graded != graded.round()).any(), ALL_RELEVANT)

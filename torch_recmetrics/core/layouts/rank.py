@@ -61,7 +61,6 @@ def rank(
         needs = RankingRequirements(
             top_k,
             rules=frozenset(TIES),
-            ordered=True,
             lists=True,
             needs_target=False,
             reference=any(layout.get(name) is not None for name in REFERENCES),

@@ -1,11 +1,10 @@
 """What is relevant to each user, in one form for dense targets and for lists of ids.
 
-Beside it: checks of lists of ids, and at which columns wanted ids stand in them.
+Beside it: checks of lists of ids, at which columns wanted ids stand in them, and which ids stand at given columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,12 +28,12 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 class Relevance:
     """The relevant items of B users.
 
-    `ids` (B, T) int64 in any order, -1 for padding anywhere; None where column t is item t. `relevance` (B, T), 0 for
-    padding; None where every item of `ids` has relevance 1.
+    `ids` (B, T) int64 in any order, -1 for padding anywhere; None where column t is item t. `graded` (B, T) is their
+    relevance, 0 for padding; None where each is 1.
     """
 
     ids: Tensor | None
-    relevance: Tensor | None
+    graded: Tensor | None
 
     @property
     def width(self) -> int:
@@ -51,7 +50,7 @@ class Relevance:
     @property
     def binary(self) -> bool:
         """Whether every relevance is known to be 0 or 1."""
-        return self.relevance is None or self.relevance.dtype == torch.bool
+        return self.graded is None or self.graded.dtype == torch.bool
 
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
@@ -60,9 +59,7 @@ class Relevance:
     @cached_property
     def values(self) -> Tensor:
         """(B, T) relevance, 0 for padding."""
-        if self.relevance is None:
-            return (self.item_ids >= 0).view(torch.uint8)
-        return self.relevance
+        return (self.item_ids >= 0).view(torch.uint8) if self.graded is None else self.graded
 
     def weighed(self, weights: ItemWeights, checks: ValueChecks) -> tuple[Tensor, Tensor]:
         """(B, T) the weight of each relevant item times its gain, and (B,) the sum of a user's weights; float64."""
@@ -108,11 +105,10 @@ def dense_relevance(target: Tensor) -> Relevance:
     ids = marked_columns(target)
     if target.dtype == torch.bool:
         return Relevance(ids, None)
-    values = target.gather(1, ids.clamp(min=0)).masked_fill(ids < 0, 0)
-    if bool(((values > 0) != (ids >= 0)).any()):
-        # With checks off a relevance below zero, or -0.0, may come this far; it is not relevant.
-        ids = torch.where(values > 0, ids, -1)
-        values = values.masked_fill(ids < 0, 0)
+    values = target.gather(1, ids.clamp(min=0))
+    # With checks off a relevance below zero, or -0.0, may come this far; it is not relevant.
+    ids = torch.where(values > 0, ids, -1)
+    values = values.masked_fill(ids < 0, 0)
     return Relevance(ids, None if bool(((values == 1) | (ids < 0)).all()) else values)
 
 
@@ -139,18 +135,13 @@ def known_sound(ids: Tensor, n_items: int | None) -> bool:
     return not broken.any()
 
 
-def columns_of(
-    ids: Tensor, wanted: Tensor, by_id: Callable[[], tuple[Tensor, Tensor]] | None = None, *, missing: int = -1
-) -> Tensor:
+def columns_of(ids: Tensor, wanted: Tensor, *, missing: int = -1) -> Tensor:
     """(B, T) int64: the first column of its row that holds each wanted id; `missing` where none does.
 
     Args:
         ids: (B, C) int64, or (C,) for all rows.
         wanted: (B, T) int64; those below 0 are padding, and stand nowhere.
-        by_id: gives the ids ascending along each row, and the column of each, where the caller keeps them.
     """
-    if not wanted.numel():
-        return wanted
     if not ids.shape[-1]:
         return torch.full_like(wanted, missing)
     if ids.ndim == 2 and usable(ids):
@@ -162,10 +153,18 @@ def columns_of(
         found, column = (ids.unsqueeze(1) == wanted.unsqueeze(2)).max(2)
         return torch.where(found & (wanted >= 0), column, missing)
     # A sort leaves columns as they lie, and torch warns of a search in columns.
-    ascending, columns = ids.contiguous().sort(stable=True) if by_id is None else by_id()
+    ascending, columns = ids.contiguous().sort(stable=True)
     at = torch.searchsorted(ascending, wanted.contiguous()).clamp_(max=ascending.shape[-1] - 1)
     if ascending.ndim == 1:
         found, column = ascending[at], columns[at]
     else:
         found, column = ascending.gather(1, at), columns.gather(1, at)
     return torch.where((found == wanted) & (wanted >= 0), column, missing)
+
+
+def ids_at(ids: Tensor, columns: Tensor) -> Tensor:
+    """(B, D) the ids at (B, D) int64 columns, -1 for column -1; `ids` are (B, C) int64, or (C,) for all rows."""
+    if not ids.shape[-1]:  # then every column is -1
+        return columns
+    found = ids.expand(columns.shape[0], -1).gather(1, columns.clamp(min=0))
+    return torch.where(columns >= 0, found, -1)

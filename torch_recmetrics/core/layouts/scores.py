@@ -44,7 +44,8 @@ def rank_scores(
         needs = replace(needs, depth=None, full_list=False)
     depth = n_items if needs.depth is None else min(needs.depth, n_items)
     # Sorting is only for those who read what stands at each rank; the others follow from the relevant items.
-    sorts = not n_items or needs.depth is None or needs.ordered or needs.lists
+    ordered = "stable" in needs.rules
+    sorts = not n_items or needs.depth is None or ordered or needs.lists
     ranks: tuple[Tensor, Tensor | None] | None = None
     lengths = None
     if needs.full_list:
@@ -63,10 +64,10 @@ def rank_scores(
         ranks = ranks_in_list(top.values, scores.all_or(columns), depth, count, waits=scores.is_sync_free)
     if not sorts:
         return ranking_of(targets, *ranks, depth, n_items)
-    item_ids = _ordered(scores, top, depth) if needs.ordered else top.ids[:, :depth]
+    item_ids = _ordered(scores, top, depth) if ordered else top.ids[:, :depth]
     item_ids = torch.where(top.values[:, :depth] > HIDDEN, item_ids, -1)
     place = None
-    if needs.ordered:
+    if ordered:
         place = ranks[0] if ranks[1] is None else places_in(item_ids, columns, ranks[0])
     if lengths is None and (needs.depth is None or needs.items or needs.lists):
         lengths = (item_ids >= 0).sum(1)

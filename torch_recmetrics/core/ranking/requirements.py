@@ -42,8 +42,7 @@ class RankingRequirements:
         full_list: also work out the uncut lists, without sorting them where that can be had.
         sort_full_list: the uncut lists are read rank by rank, or in the order of the input, so they must be sorted.
         all_places: the uncut lists are read at all relevant items, not at the first alone.
-        rules: the tie rules that will read it.
-        ordered: put equal scores into the order of the input (``stable``, and whoever shows item ids).
+        rules: the tie rules that will read it; ``stable`` also for whoever shows item ids, in the order of the input.
         lists: the items between the relevant ones are looked at too.
         items: their ids are read, equal scores in the order of the input.
         needs_target: somebody asks what is relevant; where nobody does, it need not be given.
@@ -60,7 +59,6 @@ class RankingRequirements:
     sort_full_list: bool = False
     all_places: bool = False
     rules: frozenset[str] = frozenset({"average"})
-    ordered: bool = False
     lists: bool = False
     items: bool = False
     needs_target: bool = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ UNORDERED = 'the Ranking does not know the order of equal scores that ties="stab
 LN_2 = math.log(2)
 # Gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
 GAIN_SCALE = 2.0**40
-# Tables of what fewer ranks count are kept, longer ones made anew: 16 MiB for each kind of table in all.
+# Tables of what fewer ranks count are kept, longer ones made anew: 16 MiB for each discount in all.
 KEPT_RANKS = 1 << 20
 SMALL_STEP = 2000  # numbers of which torch takes powers without threads
 SUMMED_IN_TURN = 1 << 8
@@ -132,17 +132,12 @@ def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
     return gain(relevance).to(relevance.dtype) if callable(gain) else relevance
 
 
-def scaled_exponential(relevance: Tensor) -> Tensor:
-    """(2^g - 1) / GAIN_SCALE."""
-    return gain_of(relevance, "exponential").div_(GAIN_SCALE)
+def scaled_gain(gain: str, relevance: Tensor) -> Tensor:
+    """The gain / GAIN_SCALE."""
+    return gain_of(relevance, gain) / GAIN_SCALE
 
 
-def scaled_linear(relevance: Tensor) -> Tensor:
-    """The relevance / GAIN_SCALE."""
-    return relevance / GAIN_SCALE
-
-
-SCALED_GAINS: dict[Gain, Gain] = {"exponential": scaled_exponential, "linear": scaled_linear}
+SCALED_GAINS: dict[Gain, Gain] = {gain: partial(scaled_gain, gain) for gain in GAINS}
 # Tables of these are remembered: functions that are made anew at each call would fill them for ever.
 REMEMBERED_DISCOUNTS: frozenset[Discount] = frozenset({None, log2_discount, log2_from_two_discount})
 DISCOUNTS: dict[str, Discount] = {"log2": log2_discount, "log2_from_two": log2_from_two_discount, "none": None}
@@ -313,6 +308,8 @@ class ExpectedStats(CumulativeStats):
         self.start, size = self._tie_groups()
         self.size = exact(size)  # m
         self.place = self.ranks - 1 - self.start  # j
+        # b, the relevant members of the block of each rank, and H, the relevant items in all earlier blocks
+        self.relevant, self.earlier = self._of_groups(exact(self._items > 0))
 
     def _tie_groups(self) -> tuple[Tensor, Tensor]:
         """(B, D) int64: where the block of each rank begins, and how many members it has, in the list and behind it."""
@@ -355,20 +352,6 @@ class ExpectedStats(CumulativeStats):
     def gains(self, gain: Gain) -> Tensor:
         """The mean gain of the block of each rank."""
         return (self.relevant if gain == "hit" else self._of_groups(gain_of(exact(self._items), gain))[0]) / self.size
-
-    @cached_property
-    def _members(self) -> tuple[Tensor, Tensor]:
-        return self._of_groups(exact(self._items > 0))
-
-    @property
-    def relevant(self) -> Tensor:
-        """b, the relevant members of the block of each rank."""
-        return self._members[0]
-
-    @property
-    def earlier(self) -> Tensor:
-        """H, the relevant items in all earlier blocks."""
-        return self._members[1]
 
     def _of_hits(self, which: int, places: Places) -> None:
         """None: that loop takes every place for decided, and expected hits have loops of their own."""

@@ -6,7 +6,7 @@ copy of a few rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,25 +80,20 @@ class ScoreMatrix:
         """The scores of these columns, or of all."""
         return self.dense() if columns is None else self.gather(columns)
 
-    def tiles(self, rows: Tensor | None = None, *, compared: bool = False) -> Iterator[tuple[slice, Tensor]]:
-        """All scores, or those of (R,) rows, in tiles; without `compared` as one where nothing is hidden."""
-        hides = self._seen is not None or self._mask is not None or self.nan_hidden
-        if rows is None and not (hides or compared or self._scores.dtype != self.dtype):
-            yield slice(None), self._scores
-            return
-        n_rows = self.n_users if rows is None else rows.shape[0]
-        for part in steps(n_rows, self.n_items, step_elements(self.device)):
-            yield part, self.of(part if rows is None else rows[part]).dense()
-
     def over_tiles(
-        self, function: Callable[[slice, Tensor], tuple[Tensor, ...]], rows: Tensor | None = None, **given: bool
+        self, function: Callable[[slice, Tensor], tuple[Tensor, ...]], rows: Tensor | None = None, *, small: bool = True
     ) -> tuple[Tensor, ...]:
-        """What a function makes of each tile, the rows of all together."""
-        columns = list(zip(*(function(*tile) for tile in self.tiles(rows, **given)), strict=True))
-        if not columns:
-            nobody = slice(0)
-            return function(nobody, self.of(nobody).dense())
-        return tuple(parts[0] if len(parts) == 1 else torch.cat(parts) for parts in columns)
+        """What a function makes of all scores, or of those of (R,) rows, a tile at a time.
+
+        The function gets the place of the tile among the rows, and its (n, N) scores. Without `small` tiles are made
+        only where scores must be copied.
+        """
+        copies = self._seen is not None or self._mask is not None or self.nan_hidden or self._scores.dtype != self.dtype
+        elements = step_elements(self.device) if small or copies else self._scores.numel()
+        n_rows = self.n_users if rows is None else rows.shape[0]
+        parts = list(steps(n_rows, self.n_items, elements)) or [slice(0)]
+        made = (function(part, self.of(part if rows is None else rows[part]).dense()) for part in parts)
+        return tuple(torch.cat(columns) for columns in zip(*made, strict=True))
 
     def of(self, rows: Tensor | slice) -> ScoreMatrix:
         """The scores of some users."""

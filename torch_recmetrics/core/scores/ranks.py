@@ -95,7 +95,7 @@ def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Ten
     """
     if scores.compiled and wanted.shape[1] <= thresholds.LOOPED_TARGETS:
         return _looped_ranks(scores, wanted, wanted)
-    above, equal, lengths = scores.over_tiles(lambda rows, values: plain_ranks(values, wanted[rows]), compared=True)
+    above, equal, lengths = scores.over_tiles(lambda rows, values: plain_ranks(values, wanted[rows]))
     return above, equal, lengths
 
 

@@ -31,7 +31,7 @@ def topk_scores(scores: ScoreMatrix, k: int) -> TopK:
     top = _compiled_topk(scores, k) if scores.compiled and 0 < k <= thresholds.LOOPED_ITEMS else None
     if top is not None:
         return top
-    values, ids = scores.over_tiles(lambda _, values: plain_topk(values, k))
+    values, ids = scores.over_tiles(lambda _, values: plain_topk(values, k), small=False)
     return TopK(values, ids, False, None)
 
 
@@ -78,7 +78,7 @@ def count_equal(scores: ScoreMatrix, against: Tensor, rows: Tensor | None = None
     def count(part: slice, values: Tensor) -> tuple[Tensor, ...]:
         return ((values == against[part].unsqueeze(1)).sum(1, dtype=torch.int32),)
 
-    (counts,) = scores.over_tiles(count, rows, compared=True)
+    (counts,) = scores.over_tiles(count, rows)
     return counts
 
 
@@ -101,7 +101,7 @@ def in_input_order(scores: ScoreMatrix, values: Tensor, ids: Tensor, rows: Tenso
         def earliest(part: slice, values: Tensor) -> tuple[Tensor, ...]:
             return (torch.where(values == kth[part], countdown, 0).topk(depth).indices,)
 
-        (tied_ids,) = scores.over_tiles(earliest, rows, compared=True)
+        (tied_ids,) = scores.over_tiles(earliest, rows)
         place = torch.arange(depth, device=scores.device) - above
         ids = torch.where(place < 0, ids, tied_ids.gather(1, place.clamp(min=0)))
     by_column = torch.sort(ids)

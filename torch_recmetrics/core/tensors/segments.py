@@ -15,10 +15,9 @@ def order_by(major: Tensor, minor: Tensor, *, descending: bool = False) -> Tenso
 def run_starts(*keys: Tensor) -> Tensor:
     """(M,) True where a run of equal keys begins; the keys are sorted and of one length."""
     first = torch.ones(keys[0].shape[0], dtype=torch.bool, device=keys[0].device)
-    if first.shape[0] > 1:
-        first[1:] = keys[0][1:] != keys[0][:-1]
-        for key in keys[1:]:
-            first[1:] |= key[1:] != key[:-1]
+    first[1:] = keys[0][1:] != keys[0][:-1]
+    for key in keys[1:]:
+        first[1:] |= key[1:] != key[:-1]
     return first
 
 
