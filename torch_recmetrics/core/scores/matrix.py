@@ -93,7 +93,8 @@ class ScoreMatrix:
         n_rows = self.n_users if rows is None else rows.shape[0]
         parts = list(steps(n_rows, self.n_items, elements)) or [slice(0)]
         made = (function(part, self.of(part if rows is None else rows[part]).dense()) for part in parts)
-        return tuple(torch.cat(columns) for columns in zip(*made, strict=True))
+        # A copy of one part alone would be one more step of a GPU for each column.
+        return tuple(torch.cat(columns) if len(parts) > 1 else columns[0] for columns in zip(*made, strict=True))
 
     def of(self, rows: Tensor | slice) -> ScoreMatrix:
         """The scores of some users."""
