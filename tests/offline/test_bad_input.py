@@ -127,6 +127,7 @@ def test_of_two_files_the_one_that_duckdb_names_is_damaged(tmp_path: Path, monke
     with Workspace() as work:
         for role, name in files.items():
             work.open(role, name)
+        work.open("train", files["recommendations"])  # a file may be two inputs
         for role, name in files.items():
             with pytest.raises(InputError, match=rf"^`{role}` \({name}\) cannot be read"), work.errors():
                 raise work.duckdb.InvalidInputException(f'Failed to read file "{name}": Snappy decompression failure')
