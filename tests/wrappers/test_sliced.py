@@ -534,9 +534,10 @@ def test_items_of_slices_are_found_by_narrow_integers(dtype: torch.dtype) -> Non
     assert floats(metric.compute()) == {"below_5": 1.0, "from_5": pytest.approx(2 / 3)}
 
 
-def test_of_no_relevant_item_no_slice_is_asked_for() -> None:
+@pytest.mark.parametrize("width", [0, 1])
+def test_of_no_relevant_item_no_slice_is_asked_for(width: int) -> None:
     metric = Sliced(HitRate(1), slice_by_popularity([9], (5,)))
-    metric.update(item_ids=torch.zeros(2, 1, dtype=torch.int64), target_ids=torch.zeros(2, 0, dtype=torch.int64))
+    metric.update(item_ids=torch.zeros(2, 1, dtype=torch.int64), target_ids=torch.full((2, width), -1))
     assert metric.overall.isnan()
 
 
