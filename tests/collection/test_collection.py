@@ -107,7 +107,8 @@ def test_a_function_that_gives_no_number_for_a_batch_changes_nothing() -> None:
     metrics.update(torch.eye(3), torch.eye(3))
     for one_at_a_time in (metrics, metrics["ndcg@2"]):
         with refused(metrics, "`aggregation` must give one number", ValueError):
-            one_at_a_time(torch.eye(3)[:1], torch.eye(3)[:1])
+            one_at_a_time(torch.eye(3)[:1], item_ids=torch.tensor([[5, 6, 7]]), target_ids=torch.tensor([5]))
+        assert "candidates" not in str(metrics.definition())  # which a batch of some items would be told by
 
 
 def test_clone_with_another_prefix() -> None:

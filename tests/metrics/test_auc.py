@@ -592,6 +592,8 @@ def test_a_softmax_of_two_classes_is_not_two_rows(make: Any, dtype: torch.dtype)
     # Two impressions of a user, of which one was clicked, have scores of any sum.
     for other, labels in ((preds * 0.5, target), (preds, torch.ones_like(target)), (preds[:1], target[:1])):
         make().update(other, labels, **{name: value[: len(other)] for name, value in groups.items()})
+    if make is not LogLoss:  # nor is a softmax below 0
+        make().update(preds + torch.tensor([-1, 1]), target, **groups)
 
 
 def test_an_interval_of_few_rows_is_on_the_scale_of_log_odds() -> None:

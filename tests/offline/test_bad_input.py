@@ -58,11 +58,11 @@ FILES: dict[str, tuple[bytes, str]] = {
     "nan.csv": (GOOD.encode() + b"v,b,nan\n", r"nan.csv, row 4\): column 'score' must be a finite number, got 'nan'"),
     "inf.csv": (GOOD.encode() + b"v,b,-inf\n", r"inf.csv, row 4\): column 'score' must be a finite number, got '-inf'"),
     "whole.csv": (
-        GOOD.encode() + b"v,b,9007199254740993\n",
+        GOOD.encode() + b"v,b," + b"9" * 40 + b"\n",
         r"whole.csv, row 4\): column 'score' must be 9007199254740992 \(2\^53\) at most as a whole number",
     ),
     "tail.csv": (
-        GOOD.encode() + b"v,b,9007199254740993.0\n",
+        GOOD.encode() + b"v,b,-9007199254740993.0\n",
         r"tail.csv, row 4\): column 'score' must be 9007199254740992 \(2\^53\) at most as a whole number",
     ),
     "gap.csv": (GOOD.encode() + b"v,,1\n", r"gap.csv, row 4\): column 'item_id' must have a value"),
@@ -127,6 +127,7 @@ def test_of_two_files_the_one_that_duckdb_names_is_damaged(tmp_path: Path, monke
     with Workspace() as work:
         for role, name in files.items():
             work.open(role, name)
+        work.open("train", files["recommendations"])  # a file may be two inputs
         for role, name in files.items():
             with pytest.raises(InputError, match=rf"^`{role}` \({name}\) cannot be read"), work.errors():
                 raise work.duckdb.InvalidInputException(f'Failed to read file "{name}": Snappy decompression failure')

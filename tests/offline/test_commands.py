@@ -286,6 +286,9 @@ def test_help_says_what_each_command_is_for(capfd: pytest.CaptureFixture[str]) -
     said = capfd.readouterr().out
     assert "The values of metrics of recommended lists." in said
     assert "torch-recmetrics evaluate" not in said  # an example, which the help of the command has
+    with pytest.raises(SystemExit):
+        run(capfd, "overlap", "--help")
+    assert "".join(texts_of(overlap)["drop"].split()) in "".join(capfd.readouterr().out.split())
 
 
 @pytest.mark.parametrize("function", [evaluate, item_to_item, off_policy, overlap])
@@ -293,7 +296,7 @@ def test_the_help_of_an_option_says_which_words_it_takes(function: Callable[...,
     said, hints = texts_of(function), typing.get_type_hints(function)
     words = {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is typing.Literal}
     assert all(f'"{word}"' in said[name] for name, own in words.items() for word in own)
-    assert not any(mark in text for text in said.values() for mark in ("`", ":class:"))
+    assert not any(mark in text for text in said.values() for mark in ("`", ":class:", "pandas", "relation of"))
 
 
 def test_the_version(capfd: pytest.CaptureFixture[str]) -> None:

@@ -167,9 +167,16 @@ def test_ids_of_different_types_meet(work: Workspace) -> None:
         id_columns(work, (source, "id"))
 
 
-def test_times_that_do_not_parse_are_refused(work: Workspace) -> None:
-    source = work.open("log", pd.DataFrame({"time": ["2024-01-01", "soon"]}))
-    with pytest.raises(InputError, match=r"row 2\): .* must be a time, .* got 'soon'"):
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [
+        (["2024-01-01", "soon"], "a time, .* got 'soon'"),
+        (["1", "9" * 20], r"9007199254740992 \(2\^53\) at most"),  # which no int64 holds
+    ],
+)
+def test_times_that_do_not_parse_are_refused(work: Workspace, times: list[str], says: str) -> None:
+    source = work.open("log", pd.DataFrame({"time": times}))
+    with pytest.raises(InputError, match=rf"row 2\): .* must be {says}"):
         checked_rows(work, source, time_column(work, source, "time"))
 
 

@@ -39,6 +39,7 @@ def with_ids(given: pa.Table, key: str, values: list[Any]) -> pa.Table:
 
 def test_nothing_is_told_of_what_is_as_it_should_be() -> None:
     assert told(LISTS, TRUTH)[1] == []
+    assert told(LISTS, TRUTH, min_relevance=1)[1] == []  # each row has relevance 1
     text = with_ids(LISTS, "user_id", ["7", "12"])
     assert told(text, TRUTH)[1] == []
     # Users are lost on both sides, but none of them has the number of another.

@@ -534,6 +534,24 @@ def test_items_of_slices_are_found_by_narrow_integers(dtype: torch.dtype) -> Non
     assert floats(metric.compute()) == {"below_5": 1.0, "from_5": pytest.approx(2 / 3)}
 
 
+@pytest.mark.parametrize("width", [0, 1])
+def test_of_no_relevant_item_no_slice_is_asked_for(width: int) -> None:
+    metric = Sliced(HitRate(1), slice_by_popularity([9], (5,)))
+    metric.update(item_ids=torch.zeros(2, 1, dtype=torch.int64), target_ids=torch.full((2, width), -1))
+    assert metric.overall.isnan()
+
+
+def test_areas_of_rounded_weights_are_one_at_most() -> None:
+    for seed in range(6):
+        weights = torch.rand(10, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        rows = torch.arange(10.0), torch.arange(10) >= 5, weights
+        sliced, drawn = Sliced(BinaryAUC(), 1), UserBootstrap(BinaryAUC(), num_replicates=9)
+        sliced.update(*rows, slice_ids=torch.zeros(10, dtype=torch.int64))
+        drawn.update(*rows)
+        assert sliced.overall <= 1
+        assert drawn.compute()["high"] <= 1
+
+
 def test_slices_by_popularity() -> None:
     slices = slice_by_popularity([0, 5, 4, 100, 7.5], (5, 100))
     assert slices.names == ("below_5", "5_to_100", "from_100")

@@ -120,7 +120,7 @@ def beyond_floats(source: Source, column: str) -> tuple[Fault, ...]:
     if kind == TEXT:
         whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')"
         # What no int128 holds is NULL.
-        wrong = f"{whole} AND coalesce(TRY_CAST({name} AS HUGEINT) {outside}, {name} IS NOT NULL)"
+        wrong = f"{whole} AND coalesce(TRY_CAST({name} AS HUGEINT) {outside}, true)"
     wide = kind in (TEXT, "BIGINT", *LARGE) or kind.endswith(",0)")  # DECIMAL(20,0)
     return (Fault(column, wrong, BEYOND_FLOATS),) if wide else ()
 

@@ -462,10 +462,12 @@ class RecMetric(Configured, Metric):
     def unchanged_by_errors(self) -> Generator[None, None, None]:
         """After an error the states are as they were, and what torchmetrics remembers beside them."""
         before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict() | NOTHING_DEFERRED
+        seen = self.candidates_seen
         try:
             yield
         except BaseException:
             self.__dict__.update(before)
+            self.candidates_seen = seen
             raise
 
     @contextmanager

@@ -212,7 +212,7 @@ class GroupTable(RowTable):
     def groups(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(G, 4) int64: slot, number, value and weight of the groups of these rows, floats bit by bit; ascending."""
         numbers, number = torch.unique(groups, return_inverse=True)
-        n_groups = max(1, numbers.shape[0])
+        n_groups = numbers.shape[0]
         of_ones = None if bool((weights == 1).all()) else weights
         codes, values, of_group = self.metric.table_of(slots * n_groups + number, Rows(keys, labels, of_ones))
         return torch.stack([codes // n_groups, numbers[codes % n_groups], float_bits(values), float_bits(of_group)], 1)

@@ -44,6 +44,28 @@ def test_of_how_many_units_an_area_is() -> None:
     metric = BinaryAUC()
     metric.update(torch.arange(14.0), torch.arange(14) < 5)
     assert metric.spread().n == 5
+    alike = torch.arange(2, 60, dtype=torch.float64).expand(
+        2, -1
+    )  # of classes of one spread 2 n - 1, whatever is rounded
+    assert n_of_units(0.1 / alike, alike, alike.sum(0)).equal(2 * alike[0] - 1)
+
+
+def test_the_area_of_clusters_is_one_at_most_whatever_is_rounded() -> None:
+    for seed in range(10):
+        weights = torch.rand(10, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        metric = BinaryAUC(clustered=True)
+        metric.update(torch.arange(10.0), torch.arange(10) >= 5, weights, indexes=torch.arange(10))
+        assert metric.spread().value <= 1
+
+
+def test_clusters_without_spread_have_an_error_of_zero_whatever_is_rounded() -> None:
+    """Each has a positive row above its negative one, so that what the classes add and what they share cancel out."""
+    rows, metric = torch.arange(8), BinaryAUC(clustered=True)
+    metric.update(rows.double(), rows % 2, indexes=rows // 2)
+    assert float(metric.standard_error()) == pytest.approx(0, abs=1e-8)
+    rows, metric = torch.arange(10), BinaryAUC(clustered=True)
+    metric.update(rows.double(), rows >= 5, indexes=rows % 5)
+    assert metric.spread().n == 2  # pairs of clusters
 
 
 def test_a_slice_loses_no_digits_beside_a_heavier_one() -> None:

@@ -107,7 +107,7 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     deviations = sum_by(by_class, terms, 2 * n).view(2, n)
     counts = exact(positive.new_zeros(2 * n).index_fill_(0, by_class, True).view(2, n)).sum(1)
     variances = deviations.square().sum(1) * torch.where(counts > 1, counts / (counts - 1), float("nan"))
-    variance = variances.sum() + 2 * deviations.prod(0).sum() * n / max(n - 1, 1)
+    variance = variances.sum() + 2 * deviations.prod(0).sum() * n / (n - 1)
     return auc.clamp(max=1), variance.clamp(min=0).sqrt(), n_of_units(variances, counts, auc.new_tensor(float(n)))
 
 

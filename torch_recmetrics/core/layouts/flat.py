@@ -209,7 +209,7 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
         n_relevant,
         Entries(users, start - first[users], size, place, values),
         exact(weights) if weights is not None else None,
-        torch.where(lengths > 0, tie_group_at(by_score, first)[1], 1) if needs.lists else None,
+        tie_group_at(by_score, first)[1] if needs.lists else None,
         binary=rows.relevance.dtype == torch.bool or (by_score.unit == 1.0 and by_score.max_relevance <= 1.0),
     )
 
