@@ -11,7 +11,7 @@ import torch
 
 from torch_recmetrics import ERR, MAP, MRR, NDCG, Coverage, rank
 from torch_recmetrics.core.kernels.runtime import plain
-from torch_recmetrics.core.ranking import full_lists, ties
+from torch_recmetrics.core.ranking import full_lists, ranking, ties
 
 
 @pytest.mark.parametrize("read", ["hits", "p_hit", "precision_sum", "reciprocal", "mean_precision", "max_hits"])
@@ -36,6 +36,7 @@ def test_tables_of_many_ranks_are_not_remembered_and_hold_the_same(monkeypatch: 
     scores, found = torch.rand(3, 9), []
     for kept in (ties.KEPT_RANKS, 2):
         monkeypatch.setattr(ties, "KEPT_RANKS", kept)
+        monkeypatch.setattr(ranking, "KEPT_RANKS", kept)
         metric = NDCG(None)
         metric.update(scores, scores > 0.3)
         found.append(float(metric.compute()))

@@ -26,6 +26,8 @@ from torch_recmetrics.core.ranking.requirements import ItemWeights
 from torch_recmetrics.core.ranking.ties import (
     GAIN_SCALE,
     GAINS,
+    KEPT_RANKS,
+    REMEMBERED_DISCOUNTS,
     SCALED_GAINS,
     UNORDERED,
     CumulativeStats,
@@ -36,6 +38,7 @@ from torch_recmetrics.core.ranking.ties import (
     constants,
     gain_of,
     log2_discount,
+    ranks,
     read_at,
     running_sum,
     running_sum_at,
@@ -440,8 +443,11 @@ class RankingStats:
             n = self.ranking.target_relevance.shape[1]  # the best list holds what was not retrieved too
             if None not in cutoffs:
                 n = min(n, max(filter(None, cutoffs)))
-            # Of 0, 1, ... n items on the first places.
-            sums = pad(running_sum(self.n_relevant.new_ones((1, n)), discount), (1, 0)).squeeze(0)
+            device = self.n_relevant.device
+            if discount in REMEMBERED_DISCOUNTS and n < KEPT_RANKS:
+                sums = remembered_best_sums(1 << n.bit_length(), discount, device)  # few tables are remembered
+            else:
+                sums = best_sums(n, discount, device)
             n_best = self.max_hits(cutoffs).T.to(torch.int64)
             return sums.index_select(0, n_best.flatten()).view(n_best.shape).T  # an index of a table starts threads
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
@@ -555,3 +561,12 @@ def columns_at(cutoffs: Cutoffs, depth: int | None, width: int, knows_full_list:
                 f"top_k={cutoff}; make it with rank(..., top_k={cutoff}) or deeper"
             )
     return tuple(width - 1 if cutoff is None else min(cutoff, width) - 1 for cutoff in cutoffs)
+
+
+def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
+    """(n + 1,) the gain sum of 0, 1, ... n items of relevance 1 on the first places."""
+    sums = running_sum(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0)
+    return torch.cat([sums.new_zeros(1), sums])
+
+
+remembered_best_sums = lru_cache(maxsize=64)(best_sums)

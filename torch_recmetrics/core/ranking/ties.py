@@ -32,7 +32,7 @@ UNORDERED = 'the Ranking does not know the order of equal scores that ties="stab
 LN_2 = math.log(2)
 # Gains are added up in this unit: their sum stays finite where each of them is. A power of two, so exact.
 GAIN_SCALE = 2.0**40
-# Tables of what fewer ranks count are kept, longer ones made anew: 16 MiB for each discount in all.
+# Tables of what fewer ranks count are kept, longer ones made anew: 16 MiB for each kind of table in all.
 KEPT_RANKS = 1 << 20
 SMALL_STEP = 2000  # numbers of which torch takes powers without threads
 SUMMED_IN_TURN = 1 << 8
