@@ -92,8 +92,8 @@ class ScoreMatrix:
         elements = step_elements(self.device) if small or copies else self._scores.numel()
         n_rows = self.n_users if rows is None else rows.shape[0]
         parts = list(steps(n_rows, self.n_items, elements)) or [slice(0)]
-        made = (function(part, self.of(part if rows is None else rows[part]).dense()) for part in parts)
-        return tuple(torch.cat(columns) for columns in zip(*made, strict=True))
+        made = [function(part, self.of(part if rows is None else rows[part]).dense()) for part in parts]
+        return made[0] if len(made) == 1 else tuple(torch.cat(columns) for columns in zip(*made, strict=True))
 
     def of(self, rows: Tensor | slice) -> ScoreMatrix:
         """The scores of some users."""
