@@ -315,7 +315,12 @@ def test_columns_of_another_type() -> None:
     with pytest.raises(InputError, match="`truth` must be a path, a pattern"):
         evaluate(pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}), {"u": ["a"]})
     frame = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]}).to_pandas()
-    for given, kind in ((None, "builtins NoneType"), (torch.ones(1, 3), "torch Tensor"), ([frame], "builtins list")):
+    for given, kind in (
+        (None, "builtins NoneType"),
+        (torch.ones(1, 3), "torch Tensor"),
+        ([frame], "builtins list"),
+        (type(frame), "builtins type"),
+    ):
         with pytest.raises(InputError, match=f"`recommendations` must be a path, a pattern, .* got {kind}"):
             evaluate(given, truth)
     lists = pa.table({"user_id": ["u"], "item_id": ["a"], "score": [1.0]})
@@ -327,18 +332,18 @@ def test_columns_of_another_type() -> None:
             evaluate(lists, wrong, relevance="r")
 
 
-@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "reader"])
 @pytest.mark.parametrize("second", ["score", "Score"])
 def test_two_columns_of_a_frame_with_one_name(kind: str, second: str) -> None:
     """DuckDB would read the first."""
     names = ["user_id", "item_id", "score", second, "feature", "feature"]
     table = pa.Table.from_arrays([pa.array(column) for column in ("u", "a", [1.0], [0.5], [1], [2])], names=names)
-    lists = table.to_pandas() if kind == "pandas" else table
+    others = table.select([0, 1, 2, 4, 5])
+    as_kind = {"pandas": pa.Table.to_pandas, "arrow": lambda table: table, "reader": pa.Table.to_reader}[kind]
     truth = pa.table({"user_id": ["u"], "item_id": ["a"]})
     with pytest.raises(InputError, match=f"the names of two columns must differ in more .*, got '{second}' again"):
-        evaluate(lists, truth, ["mrr@1"])
-    others = lists.iloc[:, [0, 1, 2, 4, 5]] if kind == "pandas" else lists.select([0, 1, 2, 4, 5])
-    assert evaluate(others, truth, ["mrr@1"])["mrr@1"] == 1  # which nobody reads
+        evaluate(as_kind(table), truth, ["mrr@1"])
+    assert evaluate(as_kind(others), truth, ["mrr@1"])["mrr@1"] == 1  # nobody reads the features
 
 
 def many_rows(path: Path, users: int) -> None:

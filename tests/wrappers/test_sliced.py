@@ -588,6 +588,7 @@ def test_slices_of_items_stand_beside_slices_of_users() -> None:
         RecMetricCollection([by_item]).update(**given)
     with pytest.raises(ValueError, match="`slice_ids` must not be given"):
         UserBootstrap(by_item, 5).update(**given)
+    UserBootstrap(by_item.clone(), 5).update(**{**given, "slice_ids": None})
 
 
 def test_slices_of_many_interactions_have_names_of_all_digits() -> None:

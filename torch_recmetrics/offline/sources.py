@@ -168,8 +168,6 @@ def open_source(
     if hasattr(given, "collect") and name.startswith("polars"):
         given = given.collect()
     table, place = f"given_{role}", f"`{role}` ({name})"
-    names = map(str, getattr(given, "column_names", getattr(given, "columns", ())))  # of Arrow, or of the others
-    check_names(place, [column for column in names if columns is None or column.lower() in columns])
     with work.errors(place):
         try:
             work.connection.register("frame", with_wide_floats(given))
@@ -179,11 +177,18 @@ def open_source(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
             ) from None
+    check_names(place, [name for name in names_of(given) if columns is None or name.lower() in columns])
     types = types_of(work, place, "frame")
     read = [quoted(column) for column in types if columns is None or len(types) < 3 or column.lower() in columns]
     load(work, table, f"SELECT {', '.join(read) or '*'} FROM frame", 0, place)
     work.connection.unregister("frame")
     return Source(role, name, quoted(table), types)
+
+
+def names_of(frame: Any) -> list[str]:
+    """The names of the columns of a frame that DuckDB has taken, as they were given."""
+    names = getattr(getattr(frame, "schema", None), "names", None)  # of Arrow, whose readers have no more
+    return list(map(str, names if isinstance(names, list) else getattr(frame, "columns", ())))
 
 
 def check_names(place: str, names: Sequence[str]) -> None:

@@ -159,10 +159,12 @@ class Sliced(Wrapper):
         """The arguments of an update that say which slices rows are in."""
         return ("slice_ids",) if self.item_slices is None else ()
 
-    def refuse_others(self, given: Mapping[str, Any]) -> None:
-        """Refuse the slices of another kind."""
-        if given.get("slice_ids") is not None and "slice_ids" not in self.takes:
+    def own_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of an update without those of other kinds of slices, which must be None."""
+        others = {"slice_ids"}.difference(self.takes)
+        if any(given.get(name) is not None for name in others):
             raise ValueError("`slice_ids` must not be given: the slices are those of the relevant items")
+        return {name: value for name, value in given.items() if name not in others}
 
     def take_slice_ids(self, given: dict[str, Any]) -> Tensor | None:
         """The slices of an update, taken out of its arguments and checked; None where items have them."""

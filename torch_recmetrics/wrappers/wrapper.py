@@ -216,9 +216,7 @@ class Wrapper(RecMetric):
     def count_update(self, args: Any, kwargs: dict[str, Any]) -> None:
         """Add the rows of an update, once all rules are checked."""
         slicing = self.slicing
-        if slicing is not None:
-            slicing.refuse_others(kwargs)
-        given = self.bound(args, kwargs)
+        given = self.bound(args, kwargs if slicing is None else slicing.own_arguments(kwargs))
         slice_ids = None if slicing is None else slicing.take_slice_ids(given)
         entries: Any = (lambda *_: None) if slicing is None else functools.partial(slicing.entries_of_rows, slice_ids)
         with torch.no_grad():

@@ -28,7 +28,7 @@ from torch_recmetrics.core.layouts.likely_mistakes import (
 from torch_recmetrics.core.layouts.lists import rank_lists, shown
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
-from torch_recmetrics.core.layouts.relevance import Relevance, columns_of, defer_item_ids, dense_relevance, ids_at
+from torch_recmetrics.core.layouts.relevance import Relevance, columns_of_both, defer_item_ids, dense_relevance, ids_at
 from torch_recmetrics.core.layouts.scores import rank_scores
 from torch_recmetrics.core.layouts.sequences import LEADS, Steps, rows_of_steps
 from torch_recmetrics.core.ranking.ranking import (
@@ -367,11 +367,11 @@ class CandidatesLayout(UserLayout):
         # On a CPU numpy takes a tenth of torch's time.
         padded = not is_sync_free(ids.device) or ids.numpy().min(initial=0) < 0
         mask = (ids >= 0).expand(self.like.shape) if padded else None
-        seen_columns = None if seen_ids is None else columns_of(ids, seen_ids)
+        columns, seen_columns = columns_of_both(ids, relevance.item_ids, seen_ids)
         scores = ScoreMatrix(self.like, seen_columns, mask, nan_hidden=needs.nan_hidden)
         # Relevant items that are no candidates have no rank, but they count among the relevant ones and in the best
         # list.
-        ranking = rank_scores(scores, columns_of(ids, relevance.item_ids), relevance, needs, checks)
+        ranking = rank_scores(scores, columns, relevance, needs, checks)
         item_ids = None if ranking.item_ids is None else ids_at(ids, ranking.item_ids)
         # Those of each user are a list with scores; those of all users are all that there is.
         return ranking.having(item_ids=item_ids, finished=ids.ndim == 2)

@@ -13,7 +13,7 @@ from torch_recmetrics.core.catalogue.parts import Part
 from torch_recmetrics.core.catalogue.ranks import catalogue_ranks
 from torch_recmetrics.core.catalogue.topk import topk_items
 from torch_recmetrics.core.kernels.score_rows import FAR
-from torch_recmetrics.core.layouts.relevance import Relevance, columns_of, ids_at
+from torch_recmetrics.core.layouts.relevance import Relevance, columns_of, columns_of_both, ids_at
 from torch_recmetrics.core.layouts.scores import places_in, ranking_of, tied
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
@@ -32,8 +32,7 @@ def rank_part(
     """
     if part.rows is None:
         return rank_catalogue(ScoredItems(pairs, targets.item_ids, seen_ids, part.mask), targets, needs)
-    seen_columns = None if seen_ids is None else columns_of(part.rows, seen_ids)
-    scored = ScoredItems(part.of(pairs), columns_of(part.rows, targets.item_ids), seen_columns)
+    scored = ScoredItems(part.of(pairs), *columns_of_both(part.rows, targets.item_ids, seen_ids))
     ranking = rank_catalogue(scored, targets, needs)
     return ranking if ranking.item_ids is None else ranking.having(item_ids=ids_at(part.rows, ranking.item_ids))
 

@@ -162,6 +162,14 @@ def columns_of(ids: Tensor, wanted: Tensor, *, missing: int = -1) -> Tensor:
     return torch.where((found == wanted) & (wanted >= 0), column, missing)
 
 
+def columns_of_both(ids: Tensor, wanted: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """:func:`columns_of` (B, T) wanted and (B, S) seen items, by one look: a sort of many ids takes long."""
+    if seen is None:
+        return columns_of(ids, wanted), None
+    columns = columns_of(ids, torch.cat([wanted, seen], 1))
+    return columns[:, : wanted.shape[1]].contiguous(), columns[:, wanted.shape[1] :].contiguous()
+
+
 def ids_at(ids: Tensor, columns: Tensor) -> Tensor:
     """(B, D) the ids at (B, D) int64 columns, -1 for column -1; `ids` are (B, C) int64, or (C,) for all rows."""
     if not ids.shape[-1]:  # then every column is -1
