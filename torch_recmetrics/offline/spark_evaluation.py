@@ -129,8 +129,9 @@ def rows_of_role(rows: Any, place: int, columns: Mapping[str, str]) -> Any:
     own = rows.filter(compute.equal(rows["_role"], place))
     if place == 0 and "_order" in rows.column_names:
         own = own.sort_by([("_order", "ascending"), ("_item", "ascending")])
-    own = own.select(["_value" if key in VALUES else f"_{key}" for key in columns])
-    return own.rename_columns(list(columns.values()))
+    # A column of the user may be two things, such as item and relevance: the first is taken.
+    kept = {name: "_value" if key in VALUES else f"_{key}" for key, name in reversed([*columns.items()])}
+    return own.select(list(kept.values())).rename_columns(list(kept))
 
 
 # States ---------------------------------------------------------------------------------------------------------------
