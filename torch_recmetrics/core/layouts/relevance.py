@@ -54,7 +54,7 @@ class Relevance:
 
     def n_relevant(self) -> Tensor:
         """(B,) int64: how many relevant items each user has."""
-        return (self.values > 0).sum(1)
+        return (self.values > 0).view(torch.uint8).sum(1)  # torch adds up bools three times as slowly
 
     @cached_property
     def values(self) -> Tensor:
