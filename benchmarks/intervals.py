@@ -21,7 +21,7 @@ from benchmarks.batches import epoch_of, per_batch
 from benchmarks.harness import Contestant, machine, race, table
 from benchmarks.ranking import CUTS, METRICS, OURS, Data, Values, Workload, check_agreement, recmetrics
 from torch_recmetrics import ranking_metrics
-from torch_recmetrics.state import evaluator
+from torch_recmetrics.state.ranked import evaluator
 
 ALONE, KEPT, IDS = "sums alone", f"{OURS}, keep_users", f"{OURS}, sample ids"
 USERS, ITEMS, EPOCH = 256, 3706, 4096

@@ -16,7 +16,7 @@ import torchmetrics
 
 import torch_recmetrics
 from torch_recmetrics import functional
-from torch_recmetrics.offline.glossary import FAMILIES
+from torch_recmetrics.offline.reports.glossary import FAMILIES
 
 TITLES = {  # module -> title of its group
     **{module: title for title, modules in FAMILIES.items() for module in modules},
@@ -203,7 +203,7 @@ def reference_page() -> str:
     for name in functions_by_metric().get("", []):
         text += heading(f"functional.{name}", "-") + f".. autofunction:: torch_recmetrics.functional.{name}\n\n"
     text += heading("What every ranking metric has", "-")
-    base = "torch_recmetrics.state.user_means.RelevanceMeans"
+    base = "torch_recmetrics.state.ranked.user_means.RelevanceMeans"
     methods = (
         "update",
         "compute",

@@ -25,10 +25,10 @@ from torch_recmetrics.metrics.auc import auc, click_average_precision
 from torch_recmetrics.metrics.diversity import ILS, Similarity
 from torch_recmetrics.metrics.group_auc import group_auc
 from torch_recmetrics.state.options import bind
-from torch_recmetrics.state.ranking_metric import UserMeasure, options_of_measure, requirements_of
+from torch_recmetrics.state.ranked.ranking_metric import UserMeasure, options_of_measure, requirements_of
+from torch_recmetrics.state.ranked.user_means import RelevanceMeans
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.state.row_sums import ClickSums
-from torch_recmetrics.state.user_means import RelevanceMeans
 
 __all__ = ["auc", "click_average_precision", "group_auc", "intra_list_similarity"]
 

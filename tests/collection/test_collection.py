@@ -17,7 +17,7 @@ from torchmetrics.classification import BinaryAccuracy
 import torch_recmetrics
 from torch_recmetrics import ILS, MRR, NDCG, BinaryAUC, HitRate, RecMetricCollection, Sliced, ranking_metrics
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
-from torch_recmetrics.state.user_means import RelevanceMeans
+from torch_recmetrics.state.ranked.user_means import RelevanceMeans
 
 
 def test_a_member_that_takes_the_place_of_another_is_updated() -> None:

@@ -32,7 +32,7 @@ from torch_recmetrics.compare import (
     wilcoxon_test,
 )
 from torch_recmetrics.compare.pairing import listed
-from torch_recmetrics.offline.report import Report
+from torch_recmetrics.offline.reports.report import Report
 
 mpl.use("Agg")
 NAN = float("nan")

@@ -22,6 +22,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 TENSORS = {"core/tensors", "core/distributed", "core/kernels"}
 MIDDLE = {"core/ranking", "core/scores", "core/catalogue", "core/auc"}
 CORE = {*TENSORS, *MIDDLE, "core/layouts"}
+STATE = {"state", "state/ranked"}
 ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/__init__": (set(), set()),
     "core/kernels": (set(), {"torch", "numpy", "numba"}),
@@ -33,26 +34,29 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/auc": (TENSORS, {"torch", "numpy"}),
     "core/layouts": (TENSORS | MIDDLE, {"torch"}),
     "users": (TENSORS, {"torch"}),  # what metrics write and comparisons read, so it knows neither
-    "state": (CORE | {"users"}, {"torch", "torchmetrics"}),
-    "metrics": (CORE | {"state"}, {"torch", "torchmetrics", "matplotlib"}),
+    "state": (CORE, {"torch", "torchmetrics"}),
+    "state/ranked": (CORE | {"users", "state"}, {"torch", "torchmetrics"}),
+    "metrics": (CORE | STATE, {"torch", "torchmetrics", "matplotlib"}),
     "search": (CORE, {"torch"}),
     "versions": (CORE, {"torch"}),
-    "functional": (CORE | {"state", "metrics"}, {"torch"}),
-    "collection": (CORE | {"users", "state", "metrics"}, {"torch", "torchmetrics"}),
-    "wrappers": (CORE | {"state", "metrics"}, {"torch", "torchmetrics"}),
+    "functional": (CORE | STATE | {"metrics"}, {"torch"}),
+    "collection": (CORE | STATE | {"users", "metrics"}, {"torch", "torchmetrics"}),
+    "wrappers": (CORE | STATE | {"metrics"}, {"torch", "torchmetrics"}),
     "lightning": (
-        CORE | {"users", "state", "metrics", "collection", "compare"},
+        CORE | STATE | {"users", "metrics", "collection", "compare"},
         {"torch", "torchmetrics", "lightning", "pytorch_lightning"},
     ),
     "compare": (
-        CORE | {"users", "state", "metrics", "functional"},
+        CORE | STATE | {"users", "metrics", "functional"},
         {"torch", "numpy", "scipy", "statsmodels", "pandas", "pyarrow", "matplotlib"},
     ),
+    "offline/reports": (CORE | STATE | {"users", "compare"}, {"torch", "jinja2"}),
+    "offline/inputs": (CORE | STATE | {"users", "offline/reports"}, {"torch", "numpy", "duckdb", "pyarrow", "pyspark"}),
     "offline": (
-        CORE | {"users", "state", "metrics", "functional", "collection", "compare"},
-        {"torch", "torchmetrics", "numpy", "duckdb", "pyarrow", "jinja2", "tqdm", "rich", "jsonargparse", "pyspark"},
+        CORE | STATE | {"users", "metrics", "functional", "collection", "compare", "offline/reports", "offline/inputs"},
+        {"torch", "torchmetrics", "numpy", "duckdb", "pyarrow", "tqdm", "rich", "jsonargparse", "pyspark"},
     ),
-    "__init__": (CORE | {"state", "metrics", "functional", "search", "versions", "collection", "wrappers"}, set()),
+    "__init__": (CORE | STATE | {"metrics", "functional", "search", "versions", "collection", "wrappers"}, set()),
 }
 
 
@@ -61,7 +65,9 @@ def room_of(file: Path) -> str:
 
 
 def room_named(parts: list[str]) -> str:
-    return "/".join(parts[:2] if parts[0] == "core" else parts[:1])
+    """The deepest folder that has a line in ROOMS."""
+    inner = "/".join(parts[:2])
+    return inner if inner in ROOMS or parts[0] == "core" else parts[0]
 
 
 def imports(tree: ast.AST, *, typing_only: bool = True) -> Iterator[tuple[str, int]]:

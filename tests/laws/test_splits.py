@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oracles.users import TIES
 
 import torch_recmetrics
-from torch_recmetrics.state import item_counts
+from torch_recmetrics.state.ranked import item_counts
 
 
 def length(update: Update) -> int:

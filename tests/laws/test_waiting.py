@@ -33,7 +33,7 @@ from torch_recmetrics import (
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.state.evaluator import Evaluator
+from torch_recmetrics.state.ranked.evaluator import Evaluator
 
 N_ITEMS = 60
 

@@ -21,8 +21,8 @@ from torch_recmetrics import (
     UserCoverage,
 )
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state import item_counts
-from torch_recmetrics.state.item_counts import ItemCounts
+from torch_recmetrics.state.ranked import item_counts
+from torch_recmetrics.state.ranked.item_counts import ItemCounts
 
 EYE = torch.eye(4, dtype=torch.float64)
 

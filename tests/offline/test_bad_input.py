@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from torch_recmetrics.offline import InputError, evaluate
 from torch_recmetrics.offline.commands import main
-from torch_recmetrics.offline.workspace import Workspace
+from torch_recmetrics.offline.inputs.workspace import Workspace
 
 HEADER = "user_id,item_id,score\n"
 GOOD = HEADER + "u,a,0.5\nu,b,0.25\nv,a,1\n"
@@ -357,7 +357,7 @@ def many_rows(path: Path, users: int) -> None:
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many_rows(tmp_path / "lists.parquet", 10_000)
-    from torch_recmetrics.offline import workspace
+    from torch_recmetrics.offline.inputs import workspace
 
     connect = workspace.connect
 
@@ -385,7 +385,7 @@ def test_an_interrupt_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """While DuckDB is at work, which goes on for ever."""
-    from torch_recmetrics.offline.workspace import Workspace
+    from torch_recmetrics.offline.inputs.workspace import Workspace
 
     def endless(self: Workspace, sql: str, batch_rows: int) -> Any:
         threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()

@@ -27,7 +27,8 @@ from torch_recmetrics import (
     ranking_metrics,
 )
 from torch_recmetrics.compare import UserValues, compare
-from torch_recmetrics.offline import InputError, Report, batches, evaluate, tables
+from torch_recmetrics.offline import InputError, Report, evaluate
+from torch_recmetrics.offline.inputs import batches, tables
 
 N_USERS, N_ITEMS = 40, 30
 

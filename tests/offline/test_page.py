@@ -16,8 +16,8 @@ from fixtures import browser, drawn
 
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import Input, Report
-from torch_recmetrics.offline.page import certainty
-from torch_recmetrics.offline.pictures import against_cutoff, forest, histogram, roc, ticks
+from torch_recmetrics.offline.reports.page import certainty
+from torch_recmetrics.offline.reports.pictures import against_cutoff, forest, histogram, roc, ticks
 from torch_recmetrics.users.texts import p_text
 
 ROGUE = '<script>alert(1)</script><img src="http://localhost/x.png" onerror="alert(2)">&"\'{{ 7 * 7 }}'

@@ -10,13 +10,13 @@ import torch
 
 from torch_recmetrics import NDCG, Coverage, MeanRank, Overlap, Recall, RecMetricCollection, ranking_metrics
 from torch_recmetrics.offline import evaluate
+from torch_recmetrics.offline.inputs.parts import Part
+from torch_recmetrics.offline.inputs.spark import SparkWorkspace, in_words_of_spark, type_in_duckdb
+from torch_recmetrics.offline.inputs.tables import Tables
+from torch_recmetrics.offline.inputs.workspace import Workspace
 from torch_recmetrics.offline.measuring import measured
 from torch_recmetrics.offline.members import read_items
-from torch_recmetrics.offline.parts import Part
-from torch_recmetrics.offline.spark import SparkWorkspace, in_words_of_spark, type_in_duckdb
 from torch_recmetrics.offline.spark_evaluation import added, merge_states, states_of
-from torch_recmetrics.offline.tables import Tables
-from torch_recmetrics.offline.workspace import Workspace
 
 METRICS = ("ndcg", "mrr", "hit_rate")
 LISTED = [(u, (7 * u + 3 * r) % 50, float((u * r) % 7)) for u in range(60) for r in range(8)]

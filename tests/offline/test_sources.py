@@ -17,9 +17,9 @@ import pytest
 from processes.start import python, torch_alone
 from pyarrow import parquet
 
-from torch_recmetrics.offline.columns import checked_rows, id_columns, need_columns, number_column, time_column
-from torch_recmetrics.offline.sources import InputError, quoted
-from torch_recmetrics.offline.workspace import Ids, Workspace
+from torch_recmetrics.offline.inputs.columns import checked_rows, id_columns, need_columns, number_column, time_column
+from torch_recmetrics.offline.inputs.sources import InputError, quoted
+from torch_recmetrics.offline.inputs.workspace import Ids, Workspace
 
 
 @pytest.fixture

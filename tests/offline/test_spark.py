@@ -34,9 +34,9 @@ from benchmarks import spark as benchmark
 from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity
 from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
 from torch_recmetrics.offline.commands import main
-from torch_recmetrics.offline.parts import Part
-from torch_recmetrics.offline.sources import SUFFIXES
-from torch_recmetrics.offline.spark import FAN_IN, read_by_spark
+from torch_recmetrics.offline.inputs.parts import Part
+from torch_recmetrics.offline.inputs.sources import SUFFIXES
+from torch_recmetrics.offline.inputs.spark import FAN_IN, read_by_spark
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280), pytest.mark.filterwarnings("ignore")]
 MISSING = [name for name, there in (("java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]
@@ -525,7 +525,7 @@ def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monke
     written = pyarrow.parquet.read_table(tmp_path / "more").sort_by("user")
     assert written["user"].to_pylist() == expected.user_ids
     assert written["user_mrr@2"].to_pylist() == pytest.approx(expected.users["user_mrr@2"].tolist())
-    monkeypatch.setattr("torch_recmetrics.offline.spark.MOST_USERS", USERS - 1)
+    monkeypatch.setattr("torch_recmetrics.offline.inputs.spark.MOST_USERS", USERS - 1)
     with pytest.warns(UserWarning, match="the values of 60 users stay with the workers: give users="):
         report = evaluate(in_spark(spark, lists), in_spark(spark, truth), "ndcg", 5)
     assert report.users is None

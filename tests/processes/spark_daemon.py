@@ -14,7 +14,7 @@ import pyarrow.dataset  # noqa: E402, F401
 import pyspark.worker  # noqa: E402, F401
 from pyspark.daemon import manager  # noqa: E402
 
-import torch_recmetrics.offline.spark  # noqa: E402, F401
+import torch_recmetrics.offline.inputs.spark  # noqa: E402, F401
 from processes import loaded  # noqa: E402, F401
 
 if __name__ == "__main__":

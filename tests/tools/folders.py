@@ -31,6 +31,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/core/tensors", "tests/core/scores", "tests/core/layouts", "tests/core/auc",
         "tests/wrappers/test_bootstrap.py",
     ),
+    "state/ranked": (
+        "tests/metrics", f"{LAWS}/test_splits.py", f"{LAWS}/test_kept_users.py", f"{LAWS}/test_waiting.py",
+        f"{LAWS}/test_intervals.py", f"{LAWS}/test_refused_updates.py", f"{LAWS}/test_empty_users.py",
+        f"{LAWS}/test_memory.py", f"{LAWS}/test_processes.py", f"{LAWS}/test_processes_intervals.py",
+        f"{LAWS}/test_collections.py", f"{LAWS}/test_slices.py", f"{LAWS}/test_aliasing.py", "tests/wrappers",
+    ),
     "state": (
         "tests/metrics", f"{LAWS}/test_splits.py", f"{LAWS}/test_exact_states.py", f"{LAWS}/test_kept_users.py",
         f"{LAWS}/test_waiting.py", f"{LAWS}/test_intervals.py", f"{LAWS}/test_refused_updates.py",
@@ -48,6 +54,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "users": ("tests/users", "tests/compare", "tests/laws/test_kept_users.py"),
     "compare": ("tests/compare",),
     "lightning": ("tests/lightning",),
+    "offline/reports": (
+        "tests/offline/test_report.py", "tests/offline/test_page.py", "tests/offline/test_warnings.py",
+        "tests/offline/test_commands.py", "tests/offline/test_outputs.py",
+    ),
+    "offline/inputs": ("tests/offline",),
     "offline": ("tests/offline",),
     "versions.py": ("tests/test_versions.py", "tests/users"),
     "functional.py": ("tests/test_functional.py", "tests/metrics/test_options.py", f"{LAWS}/test_labels.py"),

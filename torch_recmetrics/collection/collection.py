@@ -17,12 +17,12 @@ from torch_recmetrics.collection.fused_state import FusedState
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import draw_interval
-from torch_recmetrics.state.kept_users import user_values
 from torch_recmetrics.state.metric import NOTHING_DEFERRED, RecMetric, left_out
-from torch_recmetrics.state.ranking_metric import RankingMetric, UserMeasure
-from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.state.ranked.evaluator import Evaluator
+from torch_recmetrics.state.ranked.kept_users import user_values
+from torch_recmetrics.state.ranked.ranking_metric import RankingMetric, UserMeasure
+from torch_recmetrics.state.ranked.user_means import UserMeans
 from torch_recmetrics.users.user_values import UserValues
 
 if TYPE_CHECKING:

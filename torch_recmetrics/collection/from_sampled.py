@@ -20,8 +20,8 @@ from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import option
+from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, Ties, UserMeans
 from torch_recmetrics.state.registry import METRICS
-from torch_recmetrics.state.user_means import EmptyTargetAction, Ties, UserMeans
 
 __all__ = ["FromSampled"]
 

@@ -15,12 +15,12 @@ from torchmetrics import Metric
 from torch_recmetrics.core.distributed.stragglers import agree_on_first, next_round
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
-from torch_recmetrics.state.evaluator import Evaluator, PendingUpdate
-from torch_recmetrics.state.kept_users import totals
-from torch_recmetrics.state.list_means import ItemTable, ListMeans
-from torch_recmetrics.state.ranking_metric import RankingMetric, UserMeasure
+from torch_recmetrics.state.ranked.evaluator import Evaluator, PendingUpdate
+from torch_recmetrics.state.ranked.kept_users import totals
+from torch_recmetrics.state.ranked.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.ranked.ranking_metric import RankingMetric, UserMeasure
+from torch_recmetrics.state.ranked.user_means import UserMeans
 from torch_recmetrics.state.rows import Ranks
-from torch_recmetrics.state.user_means import UserMeans
 
 
 class FusedState:

@@ -10,8 +10,8 @@ from torchmetrics import Metric, MetricCollection
 from torch_recmetrics.collection.collection import RecMetricCollection, name_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import REQUIRED, options_of
+from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, RelevanceMeans, Ties
 from torch_recmetrics.state.registry import METRICS, MetricName
-from torch_recmetrics.state.user_means import EmptyTargetAction, RelevanceMeans, Ties
 
 MetricsOrNames = (
     MetricName

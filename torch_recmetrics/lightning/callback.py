@@ -32,7 +32,7 @@ from torch_recmetrics.lightning.inputs import (
 from torch_recmetrics.lightning.packages import PACKAGES, bind
 from torch_recmetrics.lightning.padding import with_sample_ids, without_repeats
 from torch_recmetrics.lightning.table import table_of, without_loader
-from torch_recmetrics.state.user_means import EmptyTargetAction, Ties, UserMeans
+from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, Ties, UserMeans
 from torch_recmetrics.users.user_values import UserValues
 
 

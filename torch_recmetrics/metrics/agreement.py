@@ -23,9 +23,9 @@ from torch_recmetrics.core.ranking.ties import constants, ranks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import step_elements, steps
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.list_means import ListMeans
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import CUTOFF
+from torch_recmetrics.state.ranked.list_means import ListMeans
+from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["RBO", "Jaccard", "KendallTau", "Overlap"]
 

@@ -18,9 +18,9 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
-from torch_recmetrics.state.list_means import ItemTable, ListMeans, check_amounts
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import CUTOFF
+from torch_recmetrics.state.ranked.list_means import ItemTable, ListMeans, check_amounts
+from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["CategoryCalibration", "CategoryDiversity"]
 

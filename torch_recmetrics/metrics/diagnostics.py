@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import RelevanceMeans
+from torch_recmetrics.state.ranked.user_means import RelevanceMeans
 
 __all__ = ["CollapseRate", "TieRate"]
 

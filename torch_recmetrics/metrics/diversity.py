@@ -14,9 +14,9 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
-from torch_recmetrics.state.list_means import ItemTable, ListMeans
 from torch_recmetrics.state.options import Function, option
-from torch_recmetrics.state.user_means import CUTOFF
+from torch_recmetrics.state.ranked.list_means import ItemTable, ListMeans
+from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["ILS", "IntraListDiversity"]
 

@@ -25,13 +25,13 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.core.tensors.segments import sum_by
-from torch_recmetrics.state.discounts import check_discount
 from torch_recmetrics.state.intervals import Spread
-from torch_recmetrics.state.list_means import ItemTable, LabelledMeans, ListMeans, check_amounts
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import check_names, option
-from torch_recmetrics.state.ranking_metric import PooledBy
-from torch_recmetrics.state.user_means import CUTOFF
+from torch_recmetrics.state.ranked.discounts import check_discount
+from torch_recmetrics.state.ranked.list_means import ItemTable, LabelledMeans, ListMeans, check_amounts
+from torch_recmetrics.state.ranked.ranking_metric import PooledBy
+from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["ExposureDisparity", "GroupExposure"]
 

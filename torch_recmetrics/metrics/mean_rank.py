@@ -8,8 +8,8 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.propensities import PropensityMeans
-from torch_recmetrics.state.user_means import CUTOFF
+from torch_recmetrics.state.ranked.propensities import PropensityMeans
+from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["MeanPercentileRank", "MeanRank", "UserAUC"]
 

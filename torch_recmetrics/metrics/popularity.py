@@ -11,9 +11,9 @@ from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.list_means import ItemValueMeans
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import CUTOFF
+from torch_recmetrics.state.ranked.list_means import ItemValueMeans
+from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["Novelty", "Popularity", "TailShare"]
 

@@ -16,11 +16,11 @@ from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import gain_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import ratio
-from torch_recmetrics.state.discounts import DISCOUNT, DiscountName, check_discount, discount_of
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.propensities import PropensityMeans
-from torch_recmetrics.state.ranking_metric import PooledBy
-from torch_recmetrics.state.user_means import CUTOFF, RelevanceMeans
+from torch_recmetrics.state.ranked.discounts import DISCOUNT, DiscountName, check_discount, discount_of
+from torch_recmetrics.state.ranked.propensities import PropensityMeans
+from torch_recmetrics.state.ranked.ranking_metric import PooledBy
+from torch_recmetrics.state.ranked.user_means import CUTOFF, RelevanceMeans
 
 __all__ = ["DCG", "ERR", "F1", "MAP", "MRR", "NDCG", "RBP", "HitRate", "Precision", "RPrecision", "Recall"]
 

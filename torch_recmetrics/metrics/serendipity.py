@@ -14,9 +14,9 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.state.list_means import ItemTable, ItemValueMeans, mean_of_items, values_of
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import CUTOFF
+from torch_recmetrics.state.ranked.list_means import ItemTable, ItemValueMeans, mean_of_items, values_of
+from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["Serendipity", "Unexpectedness"]
 

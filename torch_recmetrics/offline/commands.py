@@ -27,7 +27,8 @@ from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.arguments import add_arguments, arranged
 from torch_recmetrics.offline.evaluation import evaluate
-from torch_recmetrics.offline.glossary import about_metric, full_text, list_text, ordered_names
+from torch_recmetrics.offline.inputs.sources import InputError
+from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.off_policy import off_policy
@@ -41,9 +42,8 @@ from torch_recmetrics.offline.outputs import (
     write_whole,
 )
 from torch_recmetrics.offline.overlap import overlap
-from torch_recmetrics.offline.report import Report
-from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.spark import is_spark, read_by_spark
+from torch_recmetrics.offline.reports.glossary import about_metric, full_text, list_text, ordered_names
+from torch_recmetrics.offline.reports.report import Report
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.texts import json_text
 from torch_recmetrics.users.user_values import UserValues, own_version

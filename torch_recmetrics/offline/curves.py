@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch_recmetrics.core.ranking.ranking import Labels
-from torch_recmetrics.offline.tables import Tables
+from torch_recmetrics.offline.inputs.tables import Tables
 
 GROUPS = 5
 POINTS = 200

@@ -15,7 +15,7 @@ from torch_recmetrics.collection.ranking import cutoffs_of, options_by_name
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.offline.curves import curves_of
-from torch_recmetrics.offline.likely_mistakes import (
+from torch_recmetrics.offline.inputs.likely_mistakes import (
     warn_of_hidden_truth,
     warn_of_kinds_of_ids,
     warn_of_missing_candidates,
@@ -24,6 +24,9 @@ from torch_recmetrics.offline.likely_mistakes import (
     warn_of_unread_relevance,
     warned_of_foreign_items,
 )
+from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part, user_values
+from torch_recmetrics.offline.inputs.spark import workspace_of
+from torch_recmetrics.offline.inputs.tables import Tables, refuse_unordered, versions_of_ids
 from torch_recmetrics.offline.measuring import measured
 from torch_recmetrics.offline.members import (
     CUTOFFS,
@@ -39,16 +42,13 @@ from torch_recmetrics.offline.members import (
     read_items,
     sampling_of,
 )
-from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part, user_values
-from torch_recmetrics.offline.report import Report, with_notes
-from torch_recmetrics.offline.spark import workspace_of
+from torch_recmetrics.offline.reports.report import Report, with_notes
 from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
-from torch_recmetrics.offline.tables import Tables, refuse_unordered, versions_of_ids
 from torch_recmetrics.state.intervals import spread_of
-from torch_recmetrics.state.kept_users import estimated_from
 from torch_recmetrics.state.metric import RecMetric, warn
-from torch_recmetrics.state.ranking_metric import UserMeasure
-from torch_recmetrics.state.user_means import EmptyTargetAction, Ties
+from torch_recmetrics.state.ranked.kept_users import estimated_from
+from torch_recmetrics.state.ranked.ranking_metric import UserMeasure
+from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, Ties
 
 KEPT_RANKS = 20  # of a list, at least, where lists are kept
 

@@ -19,8 +19,8 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import combined, moments, ratio, sums_by
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
-from torch_recmetrics.offline.batches import SortedRows
-from torch_recmetrics.offline.columns import (
+from torch_recmetrics.offline.inputs.batches import SortedRows
+from torch_recmetrics.offline.inputs.columns import (
     Column,
     checked_rows,
     id_columns,
@@ -29,6 +29,11 @@ from torch_recmetrics.offline.columns import (
     number_column,
     time_column,
 )
+from torch_recmetrics.offline.inputs.parts import ID, Part, user_values
+from torch_recmetrics.offline.inputs.sources import InputError, Source
+from torch_recmetrics.offline.inputs.spark import Parts, SparkWorkspace, workspace_of
+from torch_recmetrics.offline.inputs.tables import refuse_unordered, versions_of_ids
+from torch_recmetrics.offline.inputs.workspace import Workspace, half_the_threads
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.next_events import (
     POPULARITY_GROUPS,
@@ -39,12 +44,7 @@ from torch_recmetrics.offline.next_events import (
     make_events,
     make_ranks,
 )
-from torch_recmetrics.offline.parts import ID, Part, user_values
-from torch_recmetrics.offline.report import Report, with_notes
-from torch_recmetrics.offline.sources import InputError, Source
-from torch_recmetrics.offline.spark import Parts, SparkWorkspace, workspace_of
-from torch_recmetrics.offline.tables import refuse_unordered, versions_of_ids
-from torch_recmetrics.offline.workspace import Workspace, half_the_threads
+from torch_recmetrics.offline.reports.report import Report, with_notes
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.users.extras import needed
 

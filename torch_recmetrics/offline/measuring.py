@@ -13,11 +13,11 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors.moments import moments_by
-from torch_recmetrics.offline.batches import Rows, batches_of
+from torch_recmetrics.offline.inputs.batches import Rows, batches_of
+from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part
+from torch_recmetrics.offline.inputs.tables import Tables
+from torch_recmetrics.offline.inputs.workspace import half_the_threads
 from torch_recmetrics.offline.members import UserCollector, has_users, labels_of, reads_numbers
-from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part
-from torch_recmetrics.offline.tables import Tables
-from torch_recmetrics.offline.workspace import half_the_threads
 from torch_recmetrics.users.extras import needed
 
 

@@ -18,11 +18,11 @@ from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.categories import CategoryCalibration
-from torch_recmetrics.offline.sources import InputError
-from torch_recmetrics.offline.tables import Tables
-from torch_recmetrics.state.item_counts import ItemCounts
+from torch_recmetrics.offline.inputs.sources import InputError
+from torch_recmetrics.offline.inputs.tables import Tables
 from torch_recmetrics.state.options import REQUIRED, options_of
-from torch_recmetrics.state.ranking_metric import RankingMetric, UserMeasure
+from torch_recmetrics.state.ranked.item_counts import ItemCounts
+from torch_recmetrics.state.ranked.ranking_metric import RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
 
 CUTOFFS = (5, 10, 20)  # where none are given

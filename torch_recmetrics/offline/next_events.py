@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch_recmetrics.offline.columns import first_again
-from torch_recmetrics.offline.sources import InputError, Source
+from torch_recmetrics.offline.inputs.columns import first_again
+from torch_recmetrics.offline.inputs.sources import InputError, Source
 
 POPULARITY_GROUPS = 5
 

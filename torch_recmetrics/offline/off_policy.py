@@ -11,10 +11,17 @@ from torch.utils.dlpack import from_dlpack
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.off_policy import READS, OffPolicyValue
-from torch_recmetrics.offline.columns import Column, Fault, checked_rows, need_columns, need_different, number_column
-from torch_recmetrics.offline.report import Report, with_notes
-from torch_recmetrics.offline.sources import Source, quoted
-from torch_recmetrics.offline.workspace import Ids, Workspace
+from torch_recmetrics.offline.inputs.columns import (
+    Column,
+    Fault,
+    checked_rows,
+    need_columns,
+    need_different,
+    number_column,
+)
+from torch_recmetrics.offline.inputs.sources import Source, quoted
+from torch_recmetrics.offline.inputs.workspace import Ids, Workspace
+from torch_recmetrics.offline.reports.report import Report, with_notes
 
 BATCH_ROWS = 1 << 16  # what an update makes of them stays in the cache: half a million take four times as long
 # Column of the log -> what its numbers must be, and SQL of those that are not; ``{0}`` is the number.

@@ -18,9 +18,9 @@ from torch_recmetrics.compare.agreement import metric_named
 from torch_recmetrics.compare.comparison import Comparison
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.metrics.diversity import ILS
+from torch_recmetrics.offline.inputs.sources import InputError, digest
 from torch_recmetrics.offline.item_to_item import OF_USERS
-from torch_recmetrics.offline.report import Input, Report
-from torch_recmetrics.offline.sources import InputError, digest
+from torch_recmetrics.offline.reports.report import Input, Report
 from torch_recmetrics.state.intervals import Method, spread_of
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import whole_file

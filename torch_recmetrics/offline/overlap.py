@@ -6,11 +6,18 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
-from torch_recmetrics.offline.columns import Column, checked_rows, id_columns, need_columns, need_different, time_column
-from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sources import InputError, Source, quoted
-from torch_recmetrics.offline.spark import workspace_of
-from torch_recmetrics.offline.tables import UNORDERED
+from torch_recmetrics.offline.inputs.columns import (
+    Column,
+    checked_rows,
+    id_columns,
+    need_columns,
+    need_different,
+    time_column,
+)
+from torch_recmetrics.offline.inputs.sources import InputError, Source, quoted
+from torch_recmetrics.offline.inputs.spark import workspace_of
+from torch_recmetrics.offline.inputs.tables import UNORDERED
+from torch_recmetrics.offline.reports.report import Input
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.texts import json_text, words
 

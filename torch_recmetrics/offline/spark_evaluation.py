@@ -10,12 +10,12 @@ import torch
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
+from torch_recmetrics.offline.inputs.parts import Part
+from torch_recmetrics.offline.inputs.sources import TEXT, Source, quoted
+from torch_recmetrics.offline.inputs.spark import MOST_USERS, Parts, SparkWorkspace
+from torch_recmetrics.offline.inputs.tables import UNORDERED, Tables
+from torch_recmetrics.offline.inputs.workspace import Workspace
 from torch_recmetrics.offline.measuring import measured
-from torch_recmetrics.offline.parts import Part
-from torch_recmetrics.offline.sources import TEXT, Source, quoted
-from torch_recmetrics.offline.spark import MOST_USERS, Parts, SparkWorkspace
-from torch_recmetrics.offline.tables import UNORDERED, Tables
-from torch_recmetrics.offline.workspace import Workspace
 from torch_recmetrics.users.extras import needed
 
 VALUES = ("score", "rank", "relevance")  # of a row, one at most

@@ -42,8 +42,8 @@ def check_num_bins(name: str, num_bins: Any) -> None:
 class OwnTables:
     """The histograms of a metric that nobody else holds, so rows are counted into them in place.
 
-    The state is hidden meanwhile, as the sums are in state/waiting.py. Whoever reads it takes the histograms over,
-    and they are never written to again.
+    The state is hidden meanwhile, as the sums are in state/ranked/waiting.py. Whoever reads it takes the histograms
+    over, and they are never written to again.
     """
 
     def __init__(self, metric: ScoredRows, tables: Tables, dtypes: Collection[torch.dtype]) -> None:

@@ -9,21 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows, read_lists, unpack
-from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import (
-    COUNT,
-    DENOMINATOR,
     MOMENTS,
-    NUMERATOR,
     added,
     combined,
     moments_by,
 )
 from torch_recmetrics.core.tensors.segments import order_by
-from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
-from torch_recmetrics.state.kept_users import evaluated
+from torch_recmetrics.state.intervals import Resamples
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.slots import SlotTable
@@ -166,155 +159,3 @@ class SumTable(SlotTable):
         several = (sums[:, -1] > 1).T.tolist()
         values = zip(self.results, self.values(sums[:, :-1]), several, strict=False)
         return {name: list(map(Resamples, of_each.unbind(0), some)) for name, of_each, some in values}
-
-
-class MeanTable(SumTable):
-    """That of all means over users: a column each. Flat rows wait until all rows of a user are known.
-
-    A median and its like ask for the values of all users: then none are summed up.
-    """
-
-    order = 0
-    of_users = True
-
-    def arrange(self) -> None:
-        super().arrange()
-        # Of `indexes` (P, 2): a user, and a slice that it is in.
-        packed, pairs = RowsOf(columns=(0,)), RowsOf(columns=(2,))
-        self.lists = {"packed": packed, "indexes": pairs} if self.sliced else {"packed": packed}
-        self.keeps_rows = any(member.keeps_values for member in self.members.values())
-
-    @classmethod
-    def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003
-        return cls
-
-    @property
-    def n_columns(self) -> int:
-        return sum(self.sizes)
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many numbers each member has."""
-        return [member.n_parts for member in self.members.values()]
-
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
-        """Add the users, or the flat rows, of a prepared update."""
-        if prepared.packed is None:
-            columns, keys = of_items or columns_of(evaluator, evaluator.evaluated(prepared).values), None
-            if of_items and self.drawn and prepared.sample_ids is None:
-                number = self.slots.number
-                keys = self.take_places(columns[0].shape[0] // number).repeat_interleave(number)
-            self.count([torch.cat(columns, 1)] if self.drawn else columns, entries, prepared.sample_ids, keys)
-            return
-        self.set_state("packed", [*self.state("packed"), prepared.packed])
-        if entries is not None:
-            pairs = torch.stack([prepared.packed[:, 0][entries[:, 0]], entries[:, 1]], 1)
-            self.set_state("indexes", [*self.state("indexes"), torch.unique(pairs, dim=0)])
-
-    # Flat rows
-
-    def pairs(self) -> Tensor | None:
-        """(P, 2) user and slice; None where there are no slices."""
-        return self.holder.joined("indexes" + self.suffix) if self.sliced else None
-
-    def of_flat(self, packed: Tensor, pairs: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-        """The entries and the columns of users all of whose rows are here."""
-        evaluator = self.holder.evaluator
-        checks = check.ValueChecks(evaluator.validate_args)
-        ranking = read_lists(unpack(packed), evaluator.needs, checks).ranking(evaluator.needs)
-        columns = list(columns_of(evaluator, evaluator.evaluate(ranking, checks)))
-        users = torch.unique(packed[:, 0])  # ascending, as the values are
-        slices = None
-        if pairs is not None:
-            places = torch.stack([torch.searchsorted(users, pairs[:, 0].contiguous()), pairs[:, 1]], 1)
-            slices = torch.unique(places, dim=0)
-        return self.entries_of(slices, users.shape[0], keys=users), [torch.cat(columns, 1)] if self.drawn else columns
-
-    def all_rows(self) -> tuple[Tensor, list[Tensor]]:
-        entries, columns = self.rows()
-        if not self.state("packed"):
-            return entries, columns
-        flat, numbers = self.of_flat(joined_rows(self.state("packed"), self.device), self.pairs())
-        flat = torch.cat([flat[:, :1] + columns[0].shape[0], flat[:, 1:]], 1)
-        return torch.cat([entries, flat]), [torch.cat(both) for both in zip(columns, numbers, strict=True)]
-
-    def exchange(self, process_group: Any) -> None:
-        ranks = Ranks(True, process_group)
-        packed, wide = self.state("packed"), any(part.shape[1] == WIDE for part in self.state("packed"))
-        _, n_flat, n_wide = self.agreed(len(packed), wide, group=process_group)
-        if n_flat:  # the rank that owns a user evaluates it, and has it as one whose values were given
-            both = joined_rows(packed, self.device, WIDE if n_wide else NARROW), self.pairs()
-            rows = [ranks.sent(part, part[:, 0]) for part in both if part is not None]
-            entries, columns = evaluated(lambda: self.of_flat(*rows), ranks, self.device, "count")
-            for stem in self.lists:
-                self.set_state(stem, [])
-            self.keep(entries=entries, **dict(zip(self.columns, columns, strict=True)))
-        super().exchange(process_group)
-
-    # Values
-
-    def spreads(self) -> dict[str, Spread]:
-        total = self.total()
-        found: list[Spread] = []
-        of_users = self.replicates() if self.keeps_rows else {}
-        for (name, member), sums in zip(self.members.items(), torch.split(total, self.sizes, 1), strict=True):
-            values = member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
-            if member.keeps_values:
-                of_results = [of_users[result] for result in self.holder.result_names(name, member)]
-                values = torch.stack([torch.cat([one.values for one in slots]) for slots in of_results], 1)
-            errors = standard_error(sums) if member.has_interval else torch.full_like(values, float("nan"))
-            of_each = (values, errors, sums[..., COUNT], sums)
-            found += (Spread(*each) for each in zip(*(column.unbind(1) for column in of_each), strict=False))
-        return dict(zip(self.results, found, strict=True))
-
-    def values(self, sums: Tensor) -> Sequence[Tensor]:
-        numerators, denominators = sums.chunk(2, -1)
-        parts = torch.split(numerators / denominators, self.sizes, -1)
-        values = [member.value_of(part) for member, part in zip(self.members.values(), parts, strict=True)]
-        return torch.cat(values, -1).unbind(-1)
-
-    def counted(self, numbers: Tensor) -> Tensor:
-        counts = torch.split(numbers[:, self.n_columns :] > 0, self.sizes, 1)  # what a value is divided by
-        members = zip(self.members.values(), counts, strict=True)
-        return torch.cat([part[:, : len(member.value_labels) or 1] for member, part in members], 1)
-
-    def replicates(self) -> dict[str, Sequence[Resamples]]:
-        if not self.keeps_rows:
-            return super().replicates()
-        slots = [self._of_values(*units) for units in self.units_by_slot()]
-        return {name: list(of_each) for name, of_each in zip(self.results, zip(*slots, strict=True), strict=True)}
-
-    def _of_values(self, keys: Tensor, *columns: Tensor) -> list[Resamples]:
-        """Of each value, the replicates of users; where none are drawn, there is that of all of them alone."""
-        numbers = torch.cat(columns, 1)
-        numerators, denominators = numbers.chunk(2, 1)
-        found: list[Tensor] = []
-        drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(keys, first, last).unbind(1))
-        for weights in map(exact, drawn):
-            values: list[Tensor] = []
-            parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
-            for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
-                if metric.keeps_values:
-                    values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
-                else:
-                    values.append(metric.value_of((weights @ own) / (weights @ of_users)))
-            found.append(torch.cat(values))
-        several = (self.counted(numbers).sum(0) > 1).tolist()
-        return list(map(Resamples, torch.stack(found, 1), several))
-
-
-def value_of_users(metric: Any, numerators: Tensor, denominators: Tensor, weights: Tensor) -> Tensor:
-    """(C,): what the values of users come to, of (U, C) weight times value and what it is divided by."""
-    values = torch.where(denominators > 0, numerators / denominators, float("nan"))
-    found: Tensor = metric.value_of_users(values, weights)
-    return found
-
-
-def columns_of(evaluator: Any, values: Any) -> tuple[Tensor, Tensor]:
-    """(U, C) each: weight times value of every mean over users, and what it is divided by."""
-    places, place = list[int](), 0
-    for metric, size in zip(evaluator.metrics, evaluator.sizes, strict=True):
-        places += range(place, place + metric.n_parts)  # behind its values a metric may have those of its bounds
-        place += size
-    numerators, denominators = values.numerators(), values.denominators()
-    return torch.stack([numerators[p] for p in places], 1), torch.stack([denominators[p] for p in places], 1)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.list_means import check_item_counts
 from torch_recmetrics.state.options import check_names
+from torch_recmetrics.state.ranked.list_means import check_item_counts
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,11 @@ from torch_recmetrics.core.layouts.sequences import LEADS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import METHODS, Method, Spread
 from torch_recmetrics.state.options import check_names, option
-from torch_recmetrics.state.ranking_metric import UserMeasure
-from torch_recmetrics.state.slot_sums import columns_of
+from torch_recmetrics.state.ranked.evaluator import Evaluator
+from torch_recmetrics.state.ranked.ranking_metric import UserMeasure
+from torch_recmetrics.state.ranked.slot_means import columns_of
 from torch_recmetrics.wrappers.popularity import ItemSlices
 from torch_recmetrics.wrappers.wrapper import Wrapper
 

@@ -16,11 +16,11 @@ from torchmetrics import MetricCollection
 
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.tensors.fingerprint import text_fingerprint
-from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import draw_interval
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import bind, option
-from torch_recmetrics.state.ranking_metric import RankingMetric
+from torch_recmetrics.state.ranked.evaluator import Evaluator
+from torch_recmetrics.state.ranked.ranking_metric import RankingMetric
 from torch_recmetrics.state.slots import Slots, SlotTable
 
 POSITIONS = ("preds", "target", "indexes")  # of the arguments of a collection

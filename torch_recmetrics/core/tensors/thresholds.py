@@ -21,7 +21,7 @@ BLOCK, BLOCKS_PER_ITEM = 64, 4
 COUNTED_TARGETS, LOOPED_TARGETS = 6, 128
 LOOPED_ITEMS = 1 << 10  # best items of a row that a compiled loop looks for; of more torch.topk is as fast
 
-# --- Users that wait to be evaluated (state/waiting.py): `python -m benchmarks batches` ---
+# --- Users that wait to be evaluated (state/ranked/waiting.py): `python -m benchmarks batches` ---
 
 # Evaluate once so many numbers wait: of the lists of users, of what is relevant to them, or of their values. On a CPU
 # these are SERIAL_NUMBERS; on other devices few large steps are best.

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch_recmetrics.state.options import REQUIRED, Option, options_of
-from torch_recmetrics.state.ranking_metric import RankingMetric
+from torch_recmetrics.state.ranked.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
 
 # Title of a family -> its modules, those that most people know first.

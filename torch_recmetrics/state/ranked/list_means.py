@@ -15,7 +15,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import UserMeans
+from torch_recmetrics.state.ranked.user_means import UserMeans
 
 
 class ItemTable(torch.nn.Module):

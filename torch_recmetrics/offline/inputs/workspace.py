@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.offline.columns import id_as, kind_of_ids
-from torch_recmetrics.offline.sources import TEXT, InputError, Source, first_line, open_source, quoted, refuse_interrupt
+from torch_recmetrics.offline.inputs.columns import id_as, kind_of_ids
+from torch_recmetrics.offline.inputs.sources import (
+    TEXT,
+    InputError,
+    Source,
+    first_line,
+    open_source,
+    quoted,
+    refuse_interrupt,
+)
 from torch_recmetrics.users.extras import needed
 
 if TYPE_CHECKING:

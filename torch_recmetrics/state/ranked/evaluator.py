@@ -25,8 +25,8 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
-from torch_recmetrics.state.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
-from torch_recmetrics.state.waiting import WaitingUsers
+from torch_recmetrics.state.ranked.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
+from torch_recmetrics.state.ranked.waiting import WaitingUsers
 
 
 class Family(NamedTuple):

@@ -19,14 +19,14 @@ from torch import Tensor
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined
 from torch_recmetrics.core.tensors.segments import order_by
-from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.intervals import Spread, spread_of
-from torch_recmetrics.state.kept_users import KeptUsers, kept_users, totals, user_values
 from torch_recmetrics.state.metric import RowsOf, warn
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.ranking_metric import UserMeasure
+from torch_recmetrics.state.ranked.evaluator import Evaluator
+from torch_recmetrics.state.ranked.kept_users import KeptUsers, kept_users, totals, user_values
+from torch_recmetrics.state.ranked.ranking_metric import UserMeasure
+from torch_recmetrics.state.ranked.slot_means import MeanTable
 from torch_recmetrics.state.rows import HERE, Ranks
-from torch_recmetrics.state.slot_sums import MeanTable
 from torch_recmetrics.users.user_values import UserValues
 
 CUTOFF = "Cutoff K >= 1; None for the whole list."  # what ``top_k`` is

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import Labels
-from torch_recmetrics.offline.batches import BATCH_ROWS, SortedRows
-from torch_recmetrics.offline.columns import (
+from torch_recmetrics.offline.inputs.batches import BATCH_ROWS, SortedRows
+from torch_recmetrics.offline.inputs.columns import (
     NUMBERS,
     Column,
     Fault,
@@ -23,8 +23,8 @@ from torch_recmetrics.offline.columns import (
     need_columns,
     need_different,
 )
-from torch_recmetrics.offline.sources import FLOATS, TEXT, InputError, Source, finite, format_of, quoted
-from torch_recmetrics.offline.workspace import Ids, Workspace, connect
+from torch_recmetrics.offline.inputs.sources import FLOATS, TEXT, InputError, Source, finite, format_of, quoted
+from torch_recmetrics.offline.inputs.workspace import Ids, Workspace, connect
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
 

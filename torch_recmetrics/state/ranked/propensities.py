@@ -14,7 +14,7 @@ from torch_recmetrics.core.ranking.requirements import ItemWeights, RankingRequi
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.user_means import RelevanceMeans
+from torch_recmetrics.state.ranked.user_means import RelevanceMeans
 
 
 def check_propensities(name: str, propensities: Any) -> None:

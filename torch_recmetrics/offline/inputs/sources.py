@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.offline.report import Input
+from torch_recmetrics.offline.reports.report import Input
 from torch_recmetrics.users.extras import needed
 
 SUFFIXES = {

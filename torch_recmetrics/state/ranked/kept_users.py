@@ -18,8 +18,8 @@ from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, COUNT, addable, added, from_added, moments
 from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.state.evaluator import flat_sums, flat_values
-from torch_recmetrics.state.ranking_metric import HIDDEN, UserMeasure, span
+from torch_recmetrics.state.ranked.evaluator import flat_sums, flat_values
+from torch_recmetrics.state.ranked.ranking_metric import HIDDEN, UserMeasure, span
 from torch_recmetrics.state.rows import HERE, Ranks, counted_ids
 from torch_recmetrics.users.user_values import UserValues
 

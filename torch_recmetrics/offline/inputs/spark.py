@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from torch_recmetrics.offline.parts import ID, LIST, WEIGHT, Part
-from torch_recmetrics.offline.report import Input
-from torch_recmetrics.offline.sources import SUFFIXES, InputError, Source, quoted
-from torch_recmetrics.offline.workspace import Queries, Workspace
+from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part
+from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError, Source, quoted
+from torch_recmetrics.offline.inputs.workspace import Queries, Workspace
+from torch_recmetrics.offline.reports.report import Input
 from torch_recmetrics.state.metric import warn
 from torch_recmetrics.users.extras import needed
 

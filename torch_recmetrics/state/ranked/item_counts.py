@@ -11,10 +11,10 @@ from torch import Tensor
 
 from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.evaluator import Evaluator
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.ranking_metric import ListCounter
+from torch_recmetrics.state.ranked.evaluator import Evaluator
+from torch_recmetrics.state.ranked.ranking_metric import ListCounter
 from torch_recmetrics.state.rows import HERE, KeptRows, Ranks
 from torch_recmetrics.state.slot_counts import CountTable
 

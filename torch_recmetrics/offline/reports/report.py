@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.offline.page import page_of
+from torch_recmetrics.offline.reports.page import page_of
 from torch_recmetrics.users.extras import write_text
 from torch_recmetrics.users.texts import Column, aligned, finite, json_text, words
 from torch_recmetrics.users.user_values import UserValues, current_versions

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torch_recmetrics.offline import pictures
+from torch_recmetrics.offline.reports import pictures
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.texts import Column, words
 from torch_recmetrics.users.user_values import UserValues
@@ -52,7 +52,7 @@ def page_of(
         "words": words,
         "breakable": lambda name: markupsafe.Markup(re.sub("[/_]", r"\g<0><wbr>", str(markupsafe.escape(name)))),
     }
-    template = files("torch_recmetrics.offline").joinpath(TEMPLATE).read_text(encoding="utf-8")
+    template = files("torch_recmetrics.offline.reports").joinpath(TEMPLATE).read_text(encoding="utf-8")
 
     details = content["details"]
     # Metrics of sampled candidates are estimates for all items; what these pictures show is not.

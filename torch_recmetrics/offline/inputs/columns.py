@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch_recmetrics.offline.sources import FLOATS, INTEGERS, TEXT, InputError, Source, finite, quoted
+from torch_recmetrics.offline.inputs.sources import FLOATS, INTEGERS, TEXT, InputError, Source, finite, quoted
 
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')  # what frames without a row have as types too
 LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")  # some of whose integers no int64 holds

@@ -1,0 +1,1 @@
+"""What was measured, as JSON, text and a page with pictures; what each metric is, in words."""
