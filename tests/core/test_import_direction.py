@@ -32,7 +32,7 @@ ROOMS: dict[str, tuple[set[str], set[str]]] = {
     "core/scores": (TENSORS, {"torch", "numpy"}),
     "core/catalogue": (TENSORS | {"core/scores"}, {"torch"}),
     "core/auc": (TENSORS, {"torch", "numpy"}),
-    "core/layouts": (TENSORS | MIDDLE, {"torch"}),
+    "core/layouts": (TENSORS | MIDDLE, {"torch", "numpy"}),
     "users": (TENSORS, {"torch"}),  # what metrics write and comparisons read, so it knows neither
     "state": (CORE, {"torch", "torchmetrics"}),
     "state/ranked": (CORE | {"users", "state"}, {"torch", "torchmetrics"}),

@@ -176,7 +176,8 @@ class CategoryCalibration(CategoryMeans):
         table.words["profiles"] = fingerprint(profiles)
         return table
 
-    def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+        super().defer_rules(ranking, checks)
         if ranking.sample_ids is None:
             raise ValueError(f"`sample_ids` is missing: {self.name} needs it to find the users' profiles")
         sample_ids, known = ranking.sample_ids, 0 if self.table is None else self.table["profiles"].shape[0]
@@ -191,7 +192,7 @@ class CategoryCalibration(CategoryMeans):
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, alpha: float) -> Tensor:
         profiles = table["profiles"]
-        sample_ids: Any = stats.ranking.sample_ids  # see defer_unknown_users
+        sample_ids: Any = stats.ranking.sample_ids  # see defer_rules
         p = profiles[sample_ids.clamp(0, profiles.shape[0] - 1)].unsqueeze(1)
         sums = category_sums(stats, cutoffs, table)
         q = sums / sums.sum(2, keepdim=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -129,7 +130,7 @@ def known_sound(ids: Tensor, n_items: int | None) -> bool:
     """
     if not usable(ids):
         return False
-    broken = ids.new_empty(ids.shape[0], dtype=torch.bool).numpy()
+    broken = np.empty(ids.shape[0], np.bool_)
     most = torch.iinfo(torch.int64).max if n_items is None else n_items
     over_rows(id_rows.broken_ids, ids.shape[0], ids.contiguous().numpy(), most, broken, work=ids.numel())
     return not broken.any()

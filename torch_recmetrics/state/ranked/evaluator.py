@@ -84,6 +84,7 @@ class Evaluator:
         self._warns = frozenset() if of_some_items else check.LOOKS
         # Those that look at the ids of what is recommended, or of what is relevant.
         self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
+        self._with_rules = [m for m in self.members if type(m).defer_rules is not RankingMetric.defer_rules]
         self.can_wait = bool(self.metrics) and all(metric.can_wait for metric in self.metrics)
         self._reads_items = any(metric.reads_items for metric in self.metrics)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
@@ -136,8 +137,9 @@ class Evaluator:
         self._check_keeping(ranking.sample_ids, ranking.weights)
         self._defer_rules(checks, ranking)
         prepared = PendingUpdate(sample_ids=ranking.sample_ids)
-        if self.can_wait and ranking.join_key is not None:
-            prepared = prepared._replace(users=ranking if self._reads_items else ranking.having(**NO_ITEMS))
+        users = ranking if self._reads_items else ranking.having(**NO_ITEMS)
+        if self.can_wait and users.join_key is not None:
+            prepared = prepared._replace(users=users)
         elif self.metrics:
             prepared = prepared._replace(values=self.values_of(ranking))
         if self.list_counters:
@@ -260,13 +262,8 @@ class Evaluator:
                 ),
                 always=True,
             )
-        for member in self.members:
-            if member.reads_items:
-                if member.n_items is not None and ranking.item_ids is not None:
-                    defer_unknown_items(checks, member, ranking.stats("stable").items((member.top_k,)))
-                member.defer_unknown_users(ranking, checks)
-        for metric in self.metrics:
-            metric.defer_rules(ranking, checks)
+        for member in self._with_rules:
+            member.defer_rules(ranking, checks)
 
     def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
         """The values of every metric for every user, once all rules are checked."""
@@ -387,19 +384,6 @@ def weighed(values: Tensor, weight: Tensor, denominator: Tensor) -> Tensor:
     """
     denominator = (denominator if denominator.ndim == 2 else denominator.unsqueeze(1)).expand_as(values)
     return torch.stack([torch.where(denominator != 0, values, 0) * weight.unsqueeze(1), denominator])
-
-
-def defer_unknown_items(checks: check.ValueChecks, metric: RankingMetric, item_ids: Tensor) -> None:
-    """Recommended ids that a metric knows nothing of."""
-    known = metric.n_items or 0
-    unknown = item_ids >= known
-    checks.defer(
-        unknown,
-        lambda row: (
-            f"{metric.name} knows {known} items, so ids must be below {known}, "
-            f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
-        ),
-    )
 
 
 def flat_sums(metrics: Sequence[UserMeasure], packed: Tensor) -> Tensor:

@@ -95,8 +95,23 @@ class RankingMetric(RecMetric):
         text = f'{text[:-1]}, candidates="sampled({span(sampled)})")' if sampled else text
         return f"{text[:-1]}, hidden=True)" if HIDDEN in self.candidates_seen else text
 
-    def defer_unknown_users(self, ranking: Ranking, checks: check.ValueChecks) -> None:
-        """Refuse users that it knows nothing of; most metrics know nothing of users, and refuse none."""
+    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+        """Refuse items and users that it cannot count, in the update that brings them."""
+
+    def defer_unknown_items(self, ranking: Ranking, checks: check.ValueChecks) -> None:
+        """Refuse recommended ids that it knows nothing of, where it knows some."""
+        known = self.n_items
+        if known is None or ranking.item_ids is None:
+            return
+        item_ids = ranking.stats("stable").items((self.top_k,))
+        unknown = item_ids >= known
+        checks.defer(
+            unknown,
+            lambda row: (
+                f"{self.name} knows {known} items, so ids must be below {known}, "
+                f"got {int(item_ids[row][unknown[row]][0])} in row {row}"
+            ),
+        )
 
     @property
     def name(self) -> str:
@@ -204,9 +219,6 @@ class UserMeasure(RankingMetric):
     def estimated(self) -> int | None:
         """The number of items among all of which a value is estimated that was seen among sampled ones."""
         return None
-
-    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
-        """Refuse users that it has no value for, in the update that brings them."""
 
     @abstractmethod
     def keep(self, values: Tensor, weights: Tensor) -> None:
