@@ -212,7 +212,6 @@ class FromSampled(OneForEach, UserMeans):
             grades,
             above,
             None,
-            torch.ones_like(ranks),
             0,
             None,
             place=above,

@@ -66,7 +66,8 @@ class FusedState:
         """Count what was prepared, and return no values."""
         self.evaluator.count(prepared)
         for member in self.members:
-            member.__dict__.update(_update_count=member._update_count + 1, _computed=None)
+            own = member.__dict__
+            own["_update_count"], own["_computed"] = own["_update_count"] + 1, None
         self._left, self._local = dict.fromkeys(self._left), {}
         return {}
 

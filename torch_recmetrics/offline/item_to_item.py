@@ -338,12 +338,11 @@ def ranked_sums(entries: Entries, lengths: Tensor, events: Tensor, plan: Plan) -
     place[events] = torch.arange(len(events))
     own = entries.pick(place[entries.users] >= 0)
     own = replace(own, users=place[own.users])
-    n_relevant = torch.bincount(own.users, minlength=len(events))
-    ranks = own.by_user(len(events), int(n_relevant.max()))
+    ranks = own.by_user(len(events), int(own.users.bincount().max()))
     if plan.ties == "stable":
         ranks["place"] = ranks["above"]
     lengths, depth = lengths[events], plan.depth
-    stats = Ranking(**ranks, n_relevant=n_relevant, width=depth, depth=depth, lengths=lengths).stats(plan.ties)
+    stats = Ranking(**ranks, width=depth, depth=depth, lengths=lengths).stats(plan.ties)
     sums = (
         stats.hits(plan.cutoffs),
         stats.n_retrieved(plan.cutoffs),

@@ -42,7 +42,7 @@ def tied_items(seed: int, *, graded: bool, share: float) -> Ranking:
     above, equal = (scores.unsqueeze(1) > wanted).sum(2), (scores.unsqueeze(1) == wanted).sum(2)
     above[relevance == 0] = FAR
     ranks = above.to(torch.int32), equal.to(torch.int32)
-    return Ranking(relevance, *ranks, (relevance > 0).sum(1), 20, 20, binary=not graded)
+    return Ranking(relevance, *ranks, 20, 20, binary=not graded)
 
 
 def columns(relevance: torch.Tensor, *, binary: bool) -> CumulativeStats:

@@ -23,8 +23,7 @@ def users(kind, number):
     relevance = marks * (torch.arange(20, dtype=torch.uint8) % 3) if kind == "graded" else marks
     equal = torch.full_like(above, 2) if kind == "ties" else None
     ranks = (above // 2 * 2 if kind == "ties" else above) + number % 20
-    relevant = torch.full((256,), 20)
-    return Ranking(relevance, ranks, equal, relevant, 20, 20, binary=kind != "graded", can_join=True)
+    return Ranking(relevance, ranks, equal, 20, 20, binary=kind != "graded", can_join=True)
 names = ("ndcg", "dcg", "map", "mrr", "recall", "precision", "f1", "hit_rate")
 for kind in ("counts", "ties", "graded"):
     metrics = ranking_metrics(names, (5, 10, 20))

@@ -159,7 +159,6 @@ class FlatLists:
         ranks = replace(relevant, start=start, place=place).by_user(n_users, most)
         return Ranking(
             **ranks,
-            n_relevant=self.n_relevant,
             width=depth,
             depth=None if depth == longest else depth,
             whole=needs.full_list,

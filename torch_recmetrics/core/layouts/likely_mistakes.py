@@ -60,7 +60,7 @@ def defer_likely_mistakes(
         checks.defer_warning(many & (seen_ids >= 0).all(), PADDED_WITH_0)
     graded = relevance.graded
     if graded is not None and graded.is_floating_point() and n_items == relevance.width >= ALL_OF_MANY:
-        all_of_them = (relevance.n_relevant() == n_items).all()
+        all_of_them = (relevance.values > 0).all()
         checks.defer_warning(all_of_them & (graded != graded.round()).any(), ALL_RELEVANT)
 
 

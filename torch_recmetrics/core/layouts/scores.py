@@ -99,7 +99,6 @@ def ranking_of(
         targets.values,
         above,
         equal,
-        targets.n_relevant(),
         depth,
         None if depth == n_items else depth,
         binary=targets.binary,

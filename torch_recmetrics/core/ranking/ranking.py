@@ -83,7 +83,6 @@ class Ranking:
     target_relevance: Tensor  # (B, T) of every relevant item, in the list or not; 0 for padding
     above: Tensor  # (B, T) int32: items with a higher score, as far as D sees; FAR where it is not in the list
     equal: Tensor | None  # (B, T) int32: items with the same score, itself included; None where none has an equal
-    n_relevant: Tensor  # (B,) int64: R, retrieved or not
     width: int  # D, the ranks that are kept
     depth: int | None  # D where the lists were cut there; None where they are whole
     place: Tensor | None = None  # (B, T) int32: items before it in the order of the input; None where it is not known
@@ -112,6 +111,14 @@ class Ranking:
     def n_users(self) -> int:
         """B."""
         return self.above.shape[0]
+
+    @cached_property
+    def n_relevant(self) -> Tensor:
+        """(B,) int64: R, retrieved or not."""
+        relevance = self.target_relevance
+        if relevance.dtype == torch.uint8 and usable(relevance):
+            return fold.count_positive(relevance)
+        return (relevance > 0).view(torch.uint8).sum(1)  # torch adds up bools three times as slowly
 
     @property
     def ordered(self) -> bool:
@@ -252,7 +259,7 @@ def joined(parts: Sequence[Ranking]) -> Ranking:
     if any(part.equal is not None for part in parts):
         parts = [part.having(equal=torch.ones_like(part.above)) if part.equal is None else part for part in parts]
     width, columns = max(part.above.shape[1] for part in parts), {}
-    for name in ("n_relevant", *OF_ITEMS, *OF_USERS):
+    for name in (*OF_ITEMS, *OF_USERS):
         tensors = [getattr(part, name) for part in parts]
         if name in OF_ITEMS and tensors[0] is not None:
             missing = [width - of_part.shape[1] for of_part in tensors]

@@ -34,7 +34,7 @@ def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tens
     flags = np.empty(n_users, dtype=np.uint8)
     wanted = scores.rows(), columns.contiguous().numpy(), depth, not scores.nan_hidden
     over_rows(score_rows.ranks_within, n_users, *wanted, above, equal, flags, work=n_users * scores.n_items)
-    if not flags.any():
+    if not np.count_nonzero(flags):
         return torch.from_numpy(above), None
     return None if (flags & score_rows.HAS_NAN).any() else (torch.from_numpy(above), torch.from_numpy(equal))
 
