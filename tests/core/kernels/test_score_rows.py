@@ -138,6 +138,29 @@ def test_long_rows(kind: str, dtype: torch.dtype) -> None:
         check_all({"scores": preds, "seen_ids": seen[:, :n_seen]}, ids, 20)
 
 
+@pytest.mark.parametrize("n_items", [31, 32, 33, 64, 127, 128, 257, 300, 1000, 4095, 4097, 4500])
+@pytest.mark.parametrize("depth", [1, 10, 40])
+def test_items_that_maxima_rule_out(n_items: int, depth: int) -> None:
+    """Rows of every length around those of the groups, with the best items seen, and all equal but a few."""
+    g = torch.Generator().manual_seed(n_items + depth)
+    for levels in (2, 30, 1 << 20):
+        preds = torch.randint(0, levels, (6, n_items), generator=g).float()
+        order = preds.argsort(1, descending=True)
+        near, far = order[:, :60], torch.randint(0, n_items, (6, 60), generator=g)
+        for pool in (near, far):
+            ids = pool.gather(1, torch.stack([torch.randperm(pool.shape[1], generator=g)[:15] for _ in range(6)]))
+            ids = ids.sort(dim=1).values
+            ids[:, 1:][ids.diff() == 0] = -1
+            for seen in (None, order[:, : max(1, n_items // 300)], order[:, :20]):
+                arguments = {"scores": preds} | ({} if seen is None else {"seen_ids": seen})
+                made = ranks_within(ScoreMatrix(**arguments), ids, depth)
+                check_ranks(plainly(**arguments), ids, depth, made)
+    for column in range(-40, 0):
+        preds = torch.rand(1, n_items, generator=g)
+        preds[0, max(column, -n_items)] = NAN
+        assert ranks_within(ScoreMatrix(preds), ids[:1], depth)[-1][0] & score_rows.HAS_NAN
+
+
 @pytest.mark.parametrize("n_wanted", [0, 1, 200])
 def test_many_wanted_scores_of_which_some_are_equal(n_wanted: int) -> None:
     preds = torch.randint(0, 300, (4, 3000), generator=torch.Generator().manual_seed(1)).float()
@@ -163,20 +186,22 @@ def test_every_number_of_half_precision_is_read_as_what_it_is(dtype: torch.dtype
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("column", [0, 63, 64, 1500, 2999])
+@pytest.mark.parametrize("column", [0, 63, 64, 1500, 4095, 4096, 4999])
 def test_nan_is_told_of_unless_it_is_hidden(dtype: torch.dtype, sign: int, column: int) -> None:
-    preds = torch.rand(3, 3000).to(dtype)
+    preds = torch.rand(3, 5000).to(dtype)
     preds[1, column] = math.copysign(NAN, sign)
     if dtype in (torch.float16, torch.bfloat16) and sign < 0:
         preds.view(torch.int16)[1, column] |= -(1 << 15)
     ids = torch.tensor([[5, 1100], [5, 1100], [-1, -1]])
+    many = torch.tensor([5, 1100, 8, 9, 4200, 4300]).expand(3, -1).contiguous()
     wanted = ScoreMatrix(preds).gather(ids)
     for hidden in (False, True):
         seen = torch.full((3, 2), column if hidden else 7)
         for scores in [ScoreMatrix(preds, seen)] if hidden else [ScoreMatrix(preds), ScoreMatrix(preds, seen)]:
             is_nan = [False, not hidden, False]
-            flags = ranks_within(scores, ids, 10)[-1]
-            assert [flag & score_rows.HAS_NAN > 0 for flag in flags] == is_nan
+            for some in (ids, many):
+                flags = ranks_within(scores, some, 10)[-1]
+                assert [flag & score_rows.HAS_NAN > 0 for flag in flags] == is_nan
             assert [flag & score_rows.HAS_NAN > 0 for flag in best(scores, 10)[-1]] == is_nan
             assert [length < 0 for length in full_ranks(scores, wanted)[-1]] == is_nan
 

@@ -20,9 +20,10 @@ from torch_recmetrics.core.kernels.runtime import compiled
 
 Array = Any  # one of NumPy's
 BFLOAT16, FLOAT16 = 1, 2
-NARROW, MEDIUM, WIDE = 64, 256, 1024  # columns of a block: few at first, when most items are yet to be ruled out
+NARROW, MEDIUM, WIDE = 64, 512, 1024  # columns of a block
 LANES = 32  # numbers that a vectorised loop works on at once; what is left over is done one by one
-FEW = 4  # items; of more items most are ruled out by the first columns alone
+FEW = 4  # items; of more items most are ruled out by maxima, which are fewer than scores
+FIRST = 4096  # scores that maxima are taken of, which stay in the cache of a core
 HAS_NAN, HAS_TIES = 1, 2  # what the flags of a row say
 FAR = 1 << 30  # how many items stand above one that is not in the list
 INF = np.float32(np.inf)
@@ -91,14 +92,16 @@ def count_not_below(scores: Array, begin: int, end: int, least: float) -> Any:
 
 
 @compiled
-def count_few(scores: Array, begin: int, end: int, levels: Array, n: int, above: Array, equal: Array) -> None:
-    """Add how many scores are above each of n levels, and how many are equal to it; for few scores, four at a time.
+def count_few(scores: Array, n_scores: int, levels: Array, n: int, above: Array, equal: Array) -> None:
+    """Add how many of few scores are above each of n levels, and how many are equal to it; four scores at a time.
 
-    Whatever stands behind the levels is counted too, up to a multiple of LANES.
+    Behind the scores there is room for three. Whatever stands behind the levels is counted too, up to a multiple of
+    LANES.
     """
-    one = np.uint64(1)
-    padded = np.uint64((n + LANES - 1) // LANES * LANES)
-    for i in range(np.uint64(begin), np.uint64(end), np.uint64(4)):
+    one, padded = np.uint64(1), np.uint64((n + LANES - 1) // LANES * LANES)
+    for i in range(n_scores, n_scores + 3):
+        scores[i] = -INF
+    for i in range(np.uint64(0), np.uint64(n_scores), np.uint64(4)):
         a, b, c, d = scores[i], scores[i + one], scores[i + one + one], scores[i + one + one + one]
         for place in range(padded):
             level = levels[place]
@@ -110,17 +113,64 @@ def count_few(scores: Array, begin: int, end: int, levels: Array, n: int, above:
 
 @compiled
 def count_levels(
-    scores: Array, begin: int, end: int, lows: Array, highs: Array, n: int, above: Array, equal: Array, sign: int
+    scores: Array, begin: int, end: int, lows: Array, highs: Array, n: int, above: Array, equal: Array
 ) -> None:
-    """Add how many scores are above each of n ranges, and how many are in it; with the sign -1, take them off."""
+    """Add how many scores are above each of n ranges, and how many are in it."""
     for level in range(n):
         least, most = lows[level], highs[level]
         higher, not_lower = np.int32(0), np.int32(0)
         for i in range(np.uint64(begin), np.uint64(end)):
             higher = np.int32(higher + (scores[i] > most))
             not_lower = np.int32(not_lower + (scores[i] >= least))
-        above[level] += sign * higher
-        equal[level] += sign * (not_lower - higher)
+        above[level] += higher
+        equal[level] += not_lower - higher
+
+
+@compiled
+def find_maxima(scores: Array, begin: int, n: int, maxima: Array) -> Any:
+    """Write the maxima of groups of n scores, which stand as far apart as there are groups; how many are NaN.
+
+    A maximum is one of the scores, but with NaN it need not be the highest.
+    """
+    groups, n_nan = np.uint64(maxima.shape[0]), np.int32(0)
+    maxima[:] = -INF
+    step = 4 * maxima.shape[0]
+    for first in range(begin, begin + n // step * step, step):
+        of_a, of_b = np.uint64(first), np.uint64(first) + groups
+        of_c, of_d = of_b + groups, of_b + groups + groups
+        for i in range(groups):
+            a, b, c, d = scores[of_a + i], scores[of_b + i], scores[of_c + i], scores[of_d + i]
+            n_nan = np.int32(n_nan + np.int32(np.int32(a != a) + np.int32(b != b)))
+            n_nan = np.int32(n_nan + np.int32(np.int32(c != c) + np.int32(d != d)))
+            a, c = a if a > b else b, c if c > d else d
+            a = a if a > c else c
+            maxima[i] = a if a > maxima[i] else maxima[i]
+    for first in range(begin + n // step * step, begin + n, maxima.shape[0]):
+        of_a = np.uint64(first)
+        for i in range(np.uint64(min(maxima.shape[0], begin + n - first))):
+            score = scores[of_a + i]
+            n_nan = np.int32(n_nan + (score != score))
+            maxima[i] = score if score > maxima[i] else maxima[i]
+    return n_nan
+
+
+@compiled
+def count_above(scores: Array, levels: Array, n: int, above: Array) -> None:
+    """Add how many scores are above each of n levels, eight at a time, of which there are a multiple.
+
+    Whatever stands behind the levels is counted too, up to a multiple of LANES.
+    """
+    one, padded = np.uint64(1), np.uint64((n + LANES - 1) // LANES * LANES)
+    for i in range(np.uint64(0), np.uint64(scores.shape[0]), np.uint64(8)):
+        j = i + np.uint64(4)
+        a, b, c, d = scores[i], scores[i + one], scores[i + one + one], scores[i + one + one + one]
+        e, f, g, h = scores[j], scores[j + one], scores[j + one + one], scores[j + one + one + one]
+        for place in range(padded):
+            level = levels[place]
+            some = np.int32(np.int32(np.int32(a > level) + np.int32(b > level)) + np.int32(c > level))
+            others = np.int32(np.int32(np.int32(d > level) + np.int32(e > level)) + np.int32(f > level))
+            last = np.int32(np.int32(g > level) + np.int32(h > level))
+            above[place] += np.int32(np.int32(some + others) + last)
 
 
 @compiled
@@ -169,16 +219,42 @@ def count_higher(scores: Array, n: int, above: Array) -> None:
 
 
 @compiled
-def pick_shown(scores: Array, start: int, ids: Array, row: int, seen_in: Array, levels: Array, columns: Array) -> Any:
-    """Write the scores of those items of a row that are not hidden, and their columns; how many there are."""
+def pick_shown(
+    scores: Array,
+    start: int,
+    ids: Array,
+    row: int,
+    seen_in: Array,
+    levels: Array,
+    columns: Array,
+    depth: int,
+    above: Array,
+) -> Any:
+    """Write the scores of those items of a row that are not hidden, and their columns; how many there are.
+
+    Whether they are among the first is not known: so many items stand above them, and FAR above those that are hidden.
+    """
     n = np.int64(0)
     for column in range(ids.shape[1]):
         item = ids[row, column]
         if item >= 0 and (seen_in.shape[0] == 0 or seen_in[item] <= row):
             score = scores[start + item]
             levels[n], columns[n] = score, column
+            above[row, column] = depth if score > -INF else FAR
             n += score > -INF
     return n
+
+
+@compiled
+def take_off(seen: Array, n_seen: int, levels: Array, n: int, above: Array, equal: Array) -> None:
+    """Begin to count for n levels, with what will be counted of seen items taken off beforehand."""
+    for level in range(n):
+        above[level], equal[level] = 0, 0
+    for i in range(n_seen):
+        score = seen[i]
+        for level in range(np.uint64(n)):
+            above[level] -= score > levels[level]
+            equal[level] -= score == levels[level]
 
 
 @compiled
@@ -216,8 +292,9 @@ def ranks_within(
 ) -> None:
     """Where items stand that are among the first K of their row.
 
-    An item with K scores above it is dropped, so that after the first block few are left. Where less than one item of
-    a block was seen, no row is copied to hide them: they are counted like all others, and taken off beforehand.
+    An item with K maxima of groups of scores above it is dropped, and few are left; then one with K scores above it.
+    Where less than one item of a block was seen, no row is copied to hide them: they are counted like all others, and
+    taken off beforehand.
 
     Args:
         ids: (B, T) int64, clamped, or -1.
@@ -228,42 +305,46 @@ def ranks_within(
         flags: (B,) uint8: HAS_NAN and HAS_TIES, the latter where one that is among the first has an equal.
     """
     values, _bits, _kind, _stride, _mask, _mask_stride, seen_ids, n_items = rows
-    row_bits, source, stride = source_of(rows, n_items // MEDIUM)
+    row_bits, source, stride = source_of(rows, n_items // (4 * NARROW))
     n_seen = 0 if row_bits.shape[0] else seen_ids.shape[1]
     seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int32)  # the last row + 1
-    high, levels = np.empty(WIDE + 4, values.dtype), np.empty((ids.shape[1] + LANES - 1) // LANES * LANES, values.dtype)
-    high_columns, columns = np.empty(WIDE + 1, np.int32), np.empty(ids.shape[1], np.int32)
-    n_above, n_equal = np.empty(levels.shape[0], np.int32), np.empty(levels.shape[0], np.int32)
+    high, high_columns = np.empty(MEDIUM + 4, values.dtype), np.empty(MEDIUM + 1, np.int32)
+    columns, n_padded = np.empty(ids.shape[1], np.int32), (ids.shape[1] + LANES - 1) // LANES * LANES
+    levels, n_above, n_equal = (
+        np.empty(n_padded, values.dtype),
+        np.empty(n_padded, np.int32),
+        np.empty(n_padded, np.int32),
+    )
+    maxima = np.empty((2 * depth + LANES) // LANES * LANES, values.dtype)
+    n_first = min(n_items, max(FIRST, 4 * maxima.shape[0])) if ids.shape[1] > FEW else np.int64(0)
     above[first_row:last_row], equal[first_row:last_row] = FAR, 1
     for row in range(first_row, last_row):
         start = row * stride
         if row_bits.shape[0]:
             load(rows, row, row_bits, source)
         # One pass from the first score to the last: what is read again, here and there, is in the cache then.
-        n_nan = count_nan(source, start, start + n_items) if nan_matters else 0
+        n_nan = find_maxima(source, start, n_first, maxima) if n_first else np.int32(0)
+        if nan_matters:
+            n_nan += count_nan(source, start + n_first, start + n_items)
         n_hidden = pick_seen(source, start, seen_ids, row, seen, seen_in) if n_seen else np.int64(0)
-        flags[row] = HAS_NAN if n_nan and n_nan != count_nan(seen, np.int64(0), n_hidden) else 0
-        n = pick_shown(source, start, ids, row, seen_in, levels, columns)
-        for i in range(n):
-            above[row, columns[i]] = depth
-        n_above[:n], n_equal[:n] = 0, 0
-        count_levels(seen, np.int64(0), n_hidden, levels, levels, n, n_above, n_equal, -1)
-        begin, stop = start, start + n_items
-        if n > FEW and n_items >= NARROW:
-            begin = start + NARROW
-            count_few(source, start, begin, levels, n, n_above, n_equal)
+        flags[row] = HAS_NAN if nan_matters and n_nan and n_nan != count_nan(seen, np.int64(0), n_hidden) else 0
+        n = pick_shown(source, start, ids, row, seen_in, levels, columns, depth, above)
+        take_off(seen, n_hidden, levels, n, n_above, n_equal)
+        if n_first >= maxima.shape[0]:
+            count_above(maxima, levels, n, n_above)
             n = keep_near(levels, columns, n_above, n_equal, n, depth)
+            take_off(seen, n_hidden, levels, n, n_above, n_equal)
+        begin, stop = start, start + n_items
         while begin < stop and n:
-            end = min(stop, begin + min(WIDE, max(MEDIUM, begin - start)))
+            end = min(stop, begin + MEDIUM)
             least = lowest(levels, n)
             n_high = count_not_below(source, begin, end, least)
             if n_high:
                 if 2 * n < 16 + n_high:
-                    count_levels(source, begin, end, levels, levels, n, n_above, n_equal, 1)
+                    count_levels(source, begin, end, levels, levels, n, n_above, n_equal)
                 else:
                     n_picked = pick(source, begin, end, least, begin, high, high_columns, np.int64(0))
-                    high[n_picked : n_picked + 4] = -INF  # for a step of four
-                    count_few(high, np.int64(0), n_picked, levels, n, n_above, n_equal)
+                    count_few(high, n_picked, levels, n, n_above, n_equal)
                 n = keep_near(levels, columns, n_above, n_equal, n, depth)
             begin = end
         for i in range(n):
@@ -310,7 +391,7 @@ def full_ranks(
         n_equal[: n + 1] = 0
         for begin in range(start, start + n_items, WIDE):
             end = min(begin + WIDE, start + n_items)
-            count_levels(source, begin, end, lows, highs, n + 1, n_above, n_equal, 1)
+            count_levels(source, begin, end, lows, highs, n + 1, n_above, n_equal)
         for i in range(n):
             above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
         lengths[row] = -1 if nan_matters and n_above[n] + n_equal[n] != n_items else n_above[n]
@@ -366,13 +447,8 @@ def keep_best(scores: Array, columns: Array, n: int, k: int, work: Array) -> Any
 def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array, above: Array) -> Any:
     """At least k of n scores are not below this: the k-th largest of maxima of columns that stand far apart."""
     n_groups = maxima.shape[0]
-    maxima[:] = -INF
-    for first in range(begin, begin + n, n_groups):
-        shift = np.uint64(first)
-        for i in range(np.uint64(min(n_groups, begin + n - first))):
-            score = scores[shift + i]
-            maxima[i] = score if score > maxima[i] else maxima[i]
-    if n_groups > MEDIUM:
+    find_maxima(scores, begin, n, maxima)
+    if n_groups > 4 * NARROW:
         return kth_largest(maxima, n_groups, k)
     count_higher(maxima, n_groups, above)
     least = maxima.dtype.type(np.inf)
@@ -462,5 +538,5 @@ def best(
         if n >= k and k > 1 and best_scores[row, k - 1] == best_scores[row, k - 2]:
             n_equal[0] = 0
             kth = best_scores[row, k - 1 : k]
-            count_levels(source, start, start + n_items, kth, kth, np.int64(1), n_above, n_equal, 1)
+            count_levels(source, start, start + n_items, kth, kth, np.int64(1), n_above, n_equal)
             n_kth[row] = n_equal[0]
