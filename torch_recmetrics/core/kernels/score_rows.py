@@ -20,7 +20,7 @@ from torch_recmetrics.core.kernels.runtime import compiled
 
 Array = Any  # one of NumPy's
 BFLOAT16, FLOAT16 = 1, 2
-NARROW, MEDIUM, WIDE = 64, 512, 1024  # columns of a block
+NARROW, WIDE = 64, 512  # columns of a block
 LANES = 32  # numbers that a vectorised loop works on at once; what is left over is done one by one
 FEW = 4  # items; of more items most are ruled out by maxima, which are fewer than scores
 FIRST = 4096  # scores that maxima are taken of, which stay in the cache of a core
@@ -127,10 +127,10 @@ def count_levels(
 
 
 @compiled
-def find_maxima(scores: Array, begin: int, n: int, maxima: Array) -> Any:
-    """Write the maxima of groups of n scores, which stand as far apart as there are groups; how many are NaN.
+def find_maxima(scores: Array, begin: int, n: int, maxima: Array, nan_matters: bool) -> Any:
+    """Write the maxima of groups of n scores, which stand as far apart as there are groups; how many are NaN, or 0.
 
-    A maximum is one of the scores, but with NaN it need not be the highest.
+    A maximum is one of the scores; beside NaN it need not be the highest.
     """
     groups, n_nan = np.uint64(maxima.shape[0]), np.int32(0)
     maxima[:] = -INF
@@ -140,8 +140,9 @@ def find_maxima(scores: Array, begin: int, n: int, maxima: Array) -> Any:
         of_c, of_d = of_b + groups, of_b + groups + groups
         for i in range(groups):
             a, b, c, d = scores[of_a + i], scores[of_b + i], scores[of_c + i], scores[of_d + i]
-            n_nan = np.int32(n_nan + np.int32(np.int32(a != a) + np.int32(b != b)))
-            n_nan = np.int32(n_nan + np.int32(np.int32(c != c) + np.int32(d != d)))
+            if nan_matters:
+                n_nan = np.int32(n_nan + np.int32(np.int32(a != a) + np.int32(b != b)))
+                n_nan = np.int32(n_nan + np.int32(np.int32(c != c) + np.int32(d != d)))
             a, c = a if a > b else b, c if c > d else d
             a = a if a > c else c
             maxima[i] = a if a > maxima[i] else maxima[i]
@@ -149,7 +150,8 @@ def find_maxima(scores: Array, begin: int, n: int, maxima: Array) -> Any:
         of_a = np.uint64(first)
         for i in range(np.uint64(min(maxima.shape[0], begin + n - first))):
             score = scores[of_a + i]
-            n_nan = np.int32(n_nan + (score != score))
+            if nan_matters:
+                n_nan = np.int32(n_nan + (score != score))
             maxima[i] = score if score > maxima[i] else maxima[i]
     return n_nan
 
@@ -308,7 +310,7 @@ def ranks_within(
     row_bits, source, stride = source_of(rows, n_items // (4 * NARROW))
     n_seen = 0 if row_bits.shape[0] else seen_ids.shape[1]
     seen, seen_in = np.empty(n_seen, values.dtype), np.zeros(n_items if n_seen else 0, np.int32)  # the last row + 1
-    high, high_columns = np.empty(MEDIUM + 4, values.dtype), np.empty(MEDIUM + 1, np.int32)
+    high, high_columns = np.empty(WIDE + 4, values.dtype), np.empty(WIDE + 1, np.int32)
     columns, n_padded = np.empty(ids.shape[1], np.int32), (ids.shape[1] + LANES - 1) // LANES * LANES
     levels, n_above, n_equal = (
         np.empty(n_padded, values.dtype),
@@ -323,11 +325,11 @@ def ranks_within(
         if row_bits.shape[0]:
             load(rows, row, row_bits, source)
         # One pass from the first score to the last: what is read again, here and there, is in the cache then.
-        n_nan = find_maxima(source, start, n_first, maxima) if n_first else np.int32(0)
+        n_nan = find_maxima(source, start, n_first, maxima, nan_matters) if n_first else np.int32(0)
         if nan_matters:
             n_nan += count_nan(source, start + n_first, start + n_items)
         n_hidden = pick_seen(source, start, seen_ids, row, seen, seen_in) if n_seen else np.int64(0)
-        flags[row] = HAS_NAN if nan_matters and n_nan and n_nan != count_nan(seen, np.int64(0), n_hidden) else 0
+        flags[row] = HAS_NAN if n_nan and n_nan != count_nan(seen, np.int64(0), n_hidden) else 0
         n = pick_shown(source, start, ids, row, seen_in, levels, columns, depth, above)
         take_off(seen, n_hidden, levels, n, n_above, n_equal)
         if n_first >= maxima.shape[0]:
@@ -336,7 +338,7 @@ def ranks_within(
             take_off(seen, n_hidden, levels, n, n_above, n_equal)
         begin, stop = start, start + n_items
         while begin < stop and n:
-            end = min(stop, begin + MEDIUM)
+            end = min(stop, begin + WIDE)
             least = lowest(levels, n)
             n_high = count_not_below(source, begin, end, least)
             if n_high:
@@ -447,7 +449,7 @@ def keep_best(scores: Array, columns: Array, n: int, k: int, work: Array) -> Any
 def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array, above: Array) -> Any:
     """At least k of n scores are not below this: the k-th largest of maxima of columns that stand far apart."""
     n_groups = maxima.shape[0]
-    find_maxima(scores, begin, n, maxima)
+    find_maxima(scores, begin, n, maxima, False)
     if n_groups > 4 * NARROW:
         return kth_largest(maxima, n_groups, k)
     count_higher(maxima, n_groups, above)
