@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch_recmetrics import functional
 from torch_recmetrics.core.kernels import runtime
 from torch_recmetrics.core.layouts.relevance import dense_relevance
+from torch_recmetrics.core.tensors.checks import ValueChecks
 
 PLACES = ["plain", "transposed", "sliced", "behind", "every other", "one row", "one column", "spread"]
 DTYPES = [torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64]
@@ -35,7 +36,7 @@ def test_what_is_listed_is_what_is_above_0(
     target = laid((marked * torch.randint(1, most + 1, shape, generator=g)).to(dtype), place)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime._Process, "plain", plain)
-        found = dense_relevance(target)
+        found = dense_relevance(target, ValueChecks())
     expected = [[(i, float(x)) for i, x in enumerate(row) if x > 0] for row in target.tolist()]
     width = max(len(row) for row in expected)
     ids = [[-1] * (width - len(row)) + [i for i, _ in row] for row in expected]
@@ -46,17 +47,17 @@ def test_what_is_listed_is_what_is_above_0(
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0)])
 def test_no_user_and_no_item(shape: tuple[int, int], way: str) -> None:
-    found = dense_relevance(torch.zeros(shape))
+    found = dense_relevance(torch.zeros(shape), ValueChecks())
     assert found.item_ids.shape == (shape[0], 0) and found.values.shape == (shape[0], 0)
 
 
 def test_what_is_not_above_0_is_not_relevant(way: str) -> None:
     """-0.0, which differs from 0 in its bits, and what only comes this far where nothing is checked."""
     target = torch.tensor([[0.0, -0.0, 2.0, -1.0, 1.0], [0.0, NAN, 0.0, -3.0, 0.0]])
-    found = dense_relevance(target)
+    found = dense_relevance(target, ValueChecks())
     listed = zip(found.item_ids[0].tolist(), found.values[0].tolist(), strict=True)
     assert [(item, value) for item, value in listed if item >= 0 or value] == [(2, 2), (4, 1)]
-    only_zero = dense_relevance(torch.tensor([[0.0, -0.0, 1.0]]))
+    only_zero = dense_relevance(torch.tensor([[0.0, -0.0, 1.0]]), ValueChecks())
     assert only_zero.values.sum(1).tolist() == [1]
 
 

@@ -506,7 +506,7 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
         target = need(given, "target", 2)
         of_preds = "`preds`, a column for each item (ids of relevant items go to `target_ids`)"
         check.check_shape("target", target, tuple(like.shape), of_preds)
-        return partial(relevance_of_target, target)
+        return lambda checks, _: dense_relevance(target, checks)
     if "target" in given:
         raise ValueError(f"`target` and `target_ids` must not be given together: the layouts are {LAYOUTS}")
     if isinstance(given["target_ids"], Tensor) and given["target_ids"].ndim == 1:  # one relevant item for each user
@@ -520,12 +520,6 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
         graded = need(given, "target_relevance", 2)
         check.check_shape("target_relevance", graded, tuple(ids.shape), "`target_ids`")
     return partial(relevance_of_ids, ids, graded)
-
-
-def relevance_of_target(target: Tensor, checks: ValueChecks, _: int | None) -> Relevance:
-    """Of a (B, N) target."""
-    check.defer_relevance(checks, "target", target)
-    return dense_relevance(target)
 
 
 def relevance_of_ids(ids: Tensor, graded: Tensor | None, checks: ValueChecks, n_items: int | None) -> Relevance:

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.kernels import id_rows
+from torch_recmetrics.core.kernels import id_rows, target_rows
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.requirements import ItemWeights
 from torch_recmetrics.core.ranking.ties import gain_of
-from torch_recmetrics.core.scores.matrix import HIDDEN
+from torch_recmetrics.core.scores.matrix import HALF, HIDDEN
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.checks import ValueChecks
@@ -95,8 +95,11 @@ class Relevance:
         return torch.where(is_best, scores, HIDDEN), lowest
 
 
-def dense_relevance(target: Tensor) -> Relevance:
+def dense_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
     """Of a (B, N) target. On a CPU the relevant items are listed: how many there are can be read there for nothing."""
+    if usable(target) and not (target.dtype in HALF or target.dtype == torch.bool):
+        return _looped_relevance(target, checks)
+    check.defer_relevance(checks, "target", target)
     if not is_sync_free(target.device):
         return Relevance(None, target)
     ids = marked_columns(target)
@@ -107,6 +110,19 @@ def dense_relevance(target: Tensor) -> Relevance:
     ids = torch.where(values > 0, ids, -1)
     values = values.masked_fill(ids < 0, 0)
     return Relevance(ids, None if bool(((values == 1) | (ids < 0)).all()) else values)
+
+
+def _looped_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
+    """The same by a compiled loop, which looks for all that is asked of the numbers on the way."""
+    marks, flags = torch.empty(target.shape, dtype=torch.bool), np.empty(target.shape[0], np.uint8)
+    given = target.contiguous().numpy(), marks.numpy(), flags
+    over_rows(target_rows.mark_relevant, target.shape[0], *given, work=target.numel())
+    found = int(np.bitwise_or.reduce(flags))
+    if found & target_rows.UNSOUND:
+        check.defer_relevance(checks, "target", target)
+    ids = marked_columns(marks)
+    graded = found & target_rows.GRADED
+    return Relevance(ids, target.gather(1, ids.clamp(min=0)).masked_fill(ids < 0, 0) if graded else None)
 
 
 def defer_item_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
