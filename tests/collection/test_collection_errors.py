@@ -14,6 +14,7 @@ from torch_recmetrics import (
     MRR,
     NDCG,
     BinaryAUC,
+    Coverage,
     FromSampled,
     GroupAUC,
     HitRate,
@@ -76,6 +77,14 @@ def test_an_update_that_one_refuses_counts_in_no_other() -> None:
             method(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 1.0]))
         assert float(metrics.compute()["mse"]) == 0
     assert [member.update_count for member in metrics.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("names", [("sampled", "listed"), ("listed", "sampled")])
+def test_of_several_faults_unknown_items_are_named_first(names: tuple[str, str]) -> None:
+    members = {"sampled": FromSampled(MRR(2), num_items=2), "listed": Coverage(num_items=3, top_k=2)}
+    metrics = RecMetricCollection({name: members[name] for name in names})
+    with pytest.raises(ValueError, match="knows 3 items, so ids must be below 3, got 7 in row 0"):
+        metrics.update(item_ids=torch.tensor([[0, 7, 1]]), target_ids=torch.tensor([[0]]))
 
 
 def test_merging_is_all_or_nothing() -> None:

@@ -271,7 +271,7 @@ ROLES = ("seen", "train", "items", "groups", "propensities", "slices")
 
 @pytest.mark.parametrize("case", [*ARGUMENTS, *IN_ORDER])
 def test_evaluate_is_that_of_one_machine(spark: Any, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("spark", "spark_evaluation"):  # the values of so many come to the driver
+    for module in ("inputs.spark", "spark_evaluation"):  # the values of so many come to the driver
         monkeypatch.setattr(f"torch_recmetrics.offline.{module}.MOST_USERS", USERS)
     tables = {name: typed(table, case) for name, table in drawn(len(case)).items()}
     options = dict((ARGUMENTS | IN_ORDER)[case])

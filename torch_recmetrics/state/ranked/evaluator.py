@@ -84,7 +84,8 @@ class Evaluator:
         self._warns = frozenset() if of_some_items else check.LOOKS
         # Those that look at the ids of what is recommended, or of what is relevant.
         self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
-        self._with_rules = [m for m in self.members if type(m).defer_rules is not RankingMetric.defer_rules]
+        with_rules = [m for m in self.members if type(m).defer_rules is not RankingMetric.defer_rules]
+        self._with_rules = sorted(with_rules, key=lambda m: not m.reads_items)  # unknown items are named first
         self.can_wait = bool(self.metrics) and all(metric.can_wait for metric in self.metrics)
         self._reads_items = any(metric.reads_items for metric in self.metrics)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
