@@ -31,7 +31,7 @@ def show_versions() -> str:
     """The versions of what is installed, and which way scores on a CPU are ranked, and why: a text to print.
 
     Loops over scores are compiled by Numba (``pip install "torch-recmetrics[fast]"``); without it they are calls of
-    torch, which take several times as long. The values are the same to the last bit.
+    torch, which take several times as long. The values of users are the same to the last bit.
 
     >>> text = show_versions()
     >>> "torch_recmetrics" in text and "loops:" in text
