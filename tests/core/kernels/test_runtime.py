@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
+import pkgutil
 import runpy
 import threading
 import time
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from torch_recmetrics.core import kernels
 from torch_recmetrics.core.kernels import runtime
 
 numba = pytest.importorskip("numba")
@@ -85,6 +88,31 @@ def test_an_error_in_a_part_is_raised() -> None:
     assert numbered()
 
 
+def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has taken rows by then is waited for."""
+    callers, start = [threading.current_thread()], threading.Thread.start
+
+    def start_one(thread: threading.Thread) -> None:
+        if len(callers) > 1:
+            raise RuntimeError("can't start new thread")
+        callers.append(thread)
+        start(thread)
+
+    def number_slowly(first: int, last: int, found: Any) -> None:
+        if threading.current_thread() is not callers[0]:
+            time.sleep(0.1)
+        found[first:last] += 1
+
+    torch.set_num_threads(4)
+    monkeypatch.setattr(runtime._Process, "pool", None)
+    found = np.zeros(N_ROWS, dtype=np.int64)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start_one)
+        runtime.over_rows(number_slowly, N_ROWS, found, work=runtime.SHARED_WORK)
+    assert len(callers) == 2 and (found == 1).all()
+    assert numbered()
+
+
 def test_threads_that_call_at_once() -> None:
     with ThreadPoolExecutor(4) as callers:
         assert all(callers.map(lambda _: numbered(), range(200)))
@@ -141,6 +169,12 @@ def test_a_device_without_room_for_compiled_code(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
     assert runpy.run_path(str(script))["found"].tolist() == [0, 2, 4, 6, 8]
     assert refused
+
+
+def test_the_disk_may_refuse_each_loop_of_a_file() -> None:
+    for module in pkgutil.iter_modules(kernels.__path__):
+        parts = vars(importlib.import_module(f"{kernels.__name__}.{module.name}")).values()
+        assert sum(isinstance(part, runtime.Loop) for part in parts) <= runtime.WRITTEN_LOOPS, module.name
 
 
 def test_one_notice_of_a_slow_compilation(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ logger = logging.getLogger("torch_recmetrics")
 # us, in which one thread reads a million.
 SHARED_WORK = 1 << 21
 PARTS_PER_THREAD = 4  # a thread that another process holds up keeps one part back, not half of the rows
-WRITTEN_LOOPS = 8  # that a loop compiles with itself, at most
+WRITTEN_LOOPS = 32  # more than one call compiles, each of which the disk may refuse: those of a file at most
 SLOW_SECONDS = 1.0  # a compilation that takes longer is told of
 IMPORTED = time.time()
 
@@ -187,12 +187,16 @@ def over_rows(loop: Callable[..., Any], n_rows: int, *args: Any, work: int) -> N
 
 
 def _start(task: Callable[[], None], n_threads: int) -> list[Any]:
-    """Begin a task on other threads too; on none where the interpreter is shutting down."""
+    """Begin a task on other threads too, on fewer where none can be started, as while Python shuts down."""
     pool = _Process.pool
     if pool is None:
         # Its threads are made as tasks come.
         pool = _Process.pool = ThreadPoolExecutor(os.cpu_count(), "torch_recmetrics")
+    helpers: list[Any] = []
     try:
-        return [pool.submit(task) for _ in range(n_threads)]
+        helpers.extend(pool.submit(task) for _ in range(n_threads))
     except RuntimeError:
-        return []
+        # The task may have begun, even for the call that failed: it must not go on after the rows are read.
+        _Process.pool = None
+        pool.shutdown(cancel_futures=True)
+    return helpers
