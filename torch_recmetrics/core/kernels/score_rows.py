@@ -46,10 +46,11 @@ def load(rows: tuple[Any, ...], row: int, row_bits: Array, buffer: Array) -> Non
     else:
         for i in range(n):
             size = np.int32(bits[begin + i] & 0x7FFF)
-            endless = 0x7F800000 if size >= 0x7C00 else 0  # inf and NaN
-            row_bits[i] = ((np.int32(bits[begin + i]) & 0x8000) << 16) | (size << 13) | endless
-        for i in range(n):
-            buffer[i] *= np.float32(2.0**112)  # between the exponents of both
+            exponents = 0x70000000 if size >= 0x7C00 else 0x38000000  # from those of float16; inf and NaN stay so
+            row_bits[i] = ((np.int32(bits[begin + i]) & 0x8000) << 16) | ((size << 13) + exponents)
+        for i in range(n):  # a subnormal got the 1 that other numbers have before their digits
+            one = np.float32(2.0**-15) if buffer[i] > 0 else np.float32(-(2.0**-15))
+            buffer[i] = (buffer[i] - one) * 2 if abs(buffer[i]) < np.float32(2.0**-14) else buffer[i]
     if mask.shape[0]:
         begin = np.uint64(row * mask_stride)
         for i in range(n):
