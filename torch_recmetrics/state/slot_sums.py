@@ -21,8 +21,8 @@ from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.slots import SlotTable
 
-# Rows wait until there are as many, or twice as many as slots. So the sums of all slots are written anew so seldom that
-# their number does not show in the time of an update.
+# Rows wait until there are as many as this, and twice as many as slots: sums of many slots, all of which are written
+# anew, must not show in the time of an update.
 WAITING_ROWS = 1 << 12
 WAITING_PIECES = 1 << 10
 
@@ -30,8 +30,8 @@ WAITING_PIECES = 1 << 10
 class SumTable(SlotTable):
     """The sums of a few numbers of each unit. Units with a sample id wait until it is known which of them count.
 
-    Of a slot remain the moments of ratios of sums, in C columns; where it is drawn, R times the sums of its numbers and
-    once their sums without weights, and in how many units there is something to count.
+    A slot keeps the moments of C ratios of sums. Where it is drawn, it keeps R + 2 rows of sums of its numbers: with
+    the weights of each of R replicates, without weights, and in how many units there is something to count.
     """
 
     of_sums = "sums"  # the name of their state

@@ -55,7 +55,7 @@ def in_order(places: tuple[int, ...]) -> tuple[Array, list[int] | None]:
 
 @compiled
 def running_sums(first: int, last: int, values: Array, counts: Array, places: Array, out: Array) -> None:
-    """(1, C, B) `out`: the sum of (B, D) `values` up to each place, each times what its rank counts, (D,)."""
+    """(1, C, B) `out`: the sum of (B, D) `values` up to each place, each times the (D,) `counts` of its rank."""
     for user in range(first, last):
         total, rank = 0.0, 0
         for column in range(places.shape[0]):
@@ -67,10 +67,11 @@ def running_sums(first: int, last: int, values: Array, counts: Array, places: Ar
 
 @compiled
 def hit_sums(first: int, last: int, relevant: Array, ranks: Array, counts: Array, places: Array, out: Array) -> None:
-    """(4, C, B) `out`: of the hits up to each place their number, what their ranks count, (D,), and the precisions at
-    them, and 1 / rank of the first of them.
+    """(4, C, B) `out`: of the hits up to each place their number, the sum of what their ranks count, the sum of the
+    precisions at them, and 1 / rank of the first.
 
-    (B, T) uint8 `relevant` is 1 for a relevant item, and its int32 `ranks` are D and more for one that is no hit.
+    `counts`, (D,), says what each rank counts. (B, T) uint8 `relevant` is 1 for a relevant item; its int32 `ranks` are
+    D and more for one that is no hit.
     """
     depth = counts.shape[0]
     hit, found = np.empty(depth + 1, np.int64), np.empty(depth + 1, np.int64)

@@ -42,7 +42,8 @@ def broken_ids(first_row: int, last_row: int, ids: Array, n_items: int, broken: 
     width, n_slots = ids.shape[1], 64
     while n_slots < 128 * width:
         n_slots *= 2
-    # By the last bits of an id, the last row that had such a one; a row that begins anew at 0 only looks more often.
+    # By the last bits of an id: the last row with an id of these bits. Numbers of rows begin anew after 65,535; a row
+    # then looks more often, and finds the same.
     marks = np.zeros(n_slots, np.uint16)
     for row in range(first_row, last_row):
         mark, found = np.uint16(row - first_row + 1), False
@@ -50,7 +51,7 @@ def broken_ids(first_row: int, last_row: int, ids: Array, n_items: int, broken: 
             item = ids[row, place]
             found |= (item < -1) | (item >= n_items)
             slot = np.uint64(item) & np.uint64(n_slots - 1)
-            if marks[slot] == mark and item >= 0:  # it, or another one
+            if marks[slot] == mark and item >= 0:  # the same id, or another one with these bits
                 n_same = np.int64(0)
                 for i in range(place):
                     n_same += ids[row, i] == item

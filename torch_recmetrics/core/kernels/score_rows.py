@@ -22,9 +22,9 @@ Array = Any  # one of NumPy's
 BFLOAT16, FLOAT16 = 1, 2
 NARROW, WIDE = 64, 512  # columns of a block
 LANES = 32  # numbers that a vectorised loop works on at once; what is left over is done one by one
-FEW = 4  # items; of more items most are ruled out by maxima, which are fewer than scores
-FIRST = 4096  # scores that maxima are taken of, which stay in the cache of a core
-HAS_NAN, HAS_TIES = 1, 2  # what the flags of a row say
+FEW = 4  # items; where there are more, most are ruled out by maxima, which are fewer than scores
+FIRST = 4096  # scores of which maxima are taken, those of the first items: they stay in the cache of a core
+HAS_NAN, HAS_TIES = 1, 2  # bits of the flags of a row
 FAR = 1 << 30  # how many items stand above one that is not in the list
 INF = np.float32(np.inf)
 
@@ -116,7 +116,7 @@ def count_few(scores: Array, n_scores: int, levels: Array, n: int, above: Array,
 def count_levels(
     scores: Array, begin: int, end: int, lows: Array, highs: Array, n: int, above: Array, equal: Array
 ) -> None:
-    """Add how many scores are above each of n ranges, and how many are in it."""
+    """Add how many scores are above each of n ranges, and how many are in it; a level is one with equal ends."""
     for level in range(n):
         least, most = lows[level], highs[level]
         higher, not_lower = np.int32(0), np.int32(0)
@@ -129,9 +129,9 @@ def count_levels(
 
 @compiled
 def find_maxima(scores: Array, begin: int, n: int, maxima: Array, nan_matters: bool) -> Any:
-    """Write the maxima of groups of n scores, which stand as far apart as there are groups; how many are NaN, or 0.
+    """Write the maximum of each of G groups of n scores; how many scores are NaN, 0 where that does not matter.
 
-    A maximum is one of the scores; beside NaN it need not be the highest.
+    Scores of one group stand G apart. A maximum is one of the scores, or -inf; beside NaN it need not be the highest.
     """
     groups, n_nan = np.uint64(maxima.shape[0]), np.int32(0)
     maxima[:] = -INF
@@ -235,7 +235,7 @@ def pick_shown(
 ) -> Any:
     """Write the scores of those items of a row that are not hidden, and their columns; how many there are.
 
-    Whether they are among the first is not known: so many items stand above them, and FAR above those that are hidden.
+    Until they are counted, `above` says `depth` of them, which stands for K and more, and FAR of those that are hidden.
     """
     n = np.int64(0)
     for column in range(ids.shape[1]):
@@ -250,7 +250,7 @@ def pick_shown(
 
 @compiled
 def take_off(seen: Array, n_seen: int, levels: Array, n: int, above: Array, equal: Array) -> None:
-    """Begin to count for n levels, with what will be counted of seen items taken off beforehand."""
+    """Begin to count for n levels: below 0, by as much as seen items will be counted."""
     for level in range(n):
         above[level], equal[level] = 0, 0
     for i in range(n_seen):
@@ -262,7 +262,7 @@ def take_off(seen: Array, n_seen: int, levels: Array, n: int, above: Array, equa
 
 @compiled
 def keep_near(levels: Array, columns: Array, above: Array, equal: Array, n: int, depth: int) -> Any:
-    """Keep those of n levels that have fewer than so many scores above; how many they are."""
+    """Keep those of n levels that have fewer than `depth` scores above; how many they are."""
     kept = np.int64(0)
     for level in range(n):
         near = above[level] < depth
@@ -295,9 +295,9 @@ def ranks_within(
 ) -> None:
     """Where items stand that are among the first K of their row.
 
-    An item with K maxima of groups of scores above it is dropped, and few are left; then one with K scores above it.
-    Where less than one item of a block was seen, no row is copied to hide them: they are counted like all others, and
-    taken off beforehand.
+    An item is dropped once K scores are known to be above it. Maxima of groups of scores come first: most items are
+    dropped by these. Where at most one of 256 items was seen, no row is copied to hide them: they are counted like all
+    others, and taken off beforehand.
 
     Args:
         ids: (B, T) int64, clamped, or -1.
@@ -370,7 +370,7 @@ def full_ranks(
     """How many scores of its row are higher than each of some ranges, and how many are in it.
 
     Args:
-        nan_matters: whether NaN is something else than -inf.
+        nan_matters: whether rows with NaN must be told; else NaN is like -inf.
         low, high: (B, T) the first and the last score of each; nothing is counted for a `low` of -inf.
         above, equal: (B, T) int64, zeros.
         lengths: (B,) int64: how many scores are above -inf; -1 where the row has a NaN.
@@ -448,7 +448,7 @@ def keep_best(scores: Array, columns: Array, n: int, k: int, work: Array) -> Any
 
 @compiled
 def lower_bound(scores: Array, begin: int, n: int, k: int, maxima: Array, above: Array) -> Any:
-    """At least k of n scores are not below this: the k-th largest of maxima of columns that stand far apart."""
+    """A number that at least k of n scores reach: the k-th largest of the maxima of groups of them."""
     n_groups = maxima.shape[0]
     find_maxima(scores, begin, n, maxima, False)
     if n_groups > 4 * NARROW:

@@ -1,4 +1,4 @@
-"""A loop over the dense targets of users: which items are relevant, and whether all numbers are relevance."""
+"""A loop over the dense targets of users: which items are relevant, and whether all numbers can be relevance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from torch_recmetrics.core.kernels.runtime import compiled
 
 Array = Any  # one of NumPy's
-GRADED, UNSOUND = 1, 2  # what the flags of a row say
+GRADED, UNSOUND = 1, 2  # bits of the flags of a row
 
 
 @compiled

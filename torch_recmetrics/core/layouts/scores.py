@@ -162,8 +162,8 @@ def _whole_ranks(
     own = counted = scores.all_or(columns)
     # Lists that are cut too are made from the ranks of all.
     if not needs.all_places and needs.depth == 0 and targets.width:
-        own, place = targets.first_alone(own)
-        counted = own.gather(1, place)
+        own, column = targets.first_alone(own)
+        counted = own.gather(1, column)
     above, equal, lengths = full_ranks(scores, counted)
     check.defer_nan(checks, lengths < 0)
     above, equal = (of.to(torch.int32).expand(own.shape) for of in (above, equal))

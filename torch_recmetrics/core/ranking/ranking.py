@@ -279,9 +279,9 @@ class AmongOthers(NamedTuple):
 
 
 class RankingStats:
-    """Guarded reads of a :class:`Ranking` under one tie rule; every method gives (B, number of cutoffs).
+    """Guarded reads of a :class:`Ranking` under one tie rule.
 
-    A cutoff of None reads the whole list.
+    Methods give (B, number of cutoffs) where they say no other shape. A cutoff of None reads the whole list.
     """
 
     def __init__(self, ranking: Ranking, ties: str) -> None:
@@ -428,8 +428,8 @@ class RankingStats:
 
     def scaled(self, gain: Gain) -> tuple[Gain, float]:
         """A gain and its unit, in which sums of finite gains are finite."""
-        known = self.ranking.binary or self.ranking.total_weight is not None
-        return (gain, 1.0) if known or gain not in SCALED_GAINS else (SCALED_GAINS[gain], GAIN_SCALE)
+        small = self.ranking.binary or self.ranking.total_weight is not None
+        return (gain, 1.0) if small or gain not in SCALED_GAINS else (SCALED_GAINS[gain], GAIN_SCALE)
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
@@ -498,9 +498,9 @@ class RankingStats:
     def places(self, cutoffs: Cutoffs, num_items: int | None) -> tuple[Tensor, Tensor]:
         """How many places there are, and the rank of a relevant item that is not in the list.
 
-        With a cutoff K and K + 1. Without one the length of the list and the rank behind its end: everything that could
-        have been listed is there. Of finished lists `num_items`, and the mean of the ranks from the end of the list on;
-        nan where `num_items` is None.
+        With a cutoff: K, and K + 1. Without one: the length of the list, and the rank behind its end, as everything
+        that could have been listed is there. Without one, of finished lists: `num_items`, and the mean of the ranks
+        behind the end of the list; where `num_items` is None, the length of the list, and nan.
         """
         end = self.cut(cutoffs)
         if not self.ranking.finished or None not in cutoffs:

@@ -39,19 +39,19 @@ class Family(NamedTuple):
 
 
 class Weighting(NamedTuple):
-    """Families that weigh users alike: one product gives all their sums."""
+    """Families that weigh users alike: their sums are worked out together."""
 
     families: list[Family]
-    skips_empty: bool
-    pooled_by: PooledBy
-    partial: bool
+    skips_empty: bool  # a user without relevant items weighs nothing
+    pooled_by: PooledBy  # what values are divided by beside the weight
+    partial: bool  # a value may be undefined, which nan says
 
 
 class Evaluator:
-    """Metrics that read one ranking: what it must hold for all of them, and all their values from it.
+    """What a ranking must hold for all of some metrics, and all their values from it.
 
-    What follows from the metrics alone is worked out here, once. Users are evaluated at once or after they have waited;
-    either way their values come to :meth:`accumulate`, which adds them to the sums.
+    What follows from the metrics alone is worked out when it is made. Users are evaluated at once or after they have
+    waited; either way their values come to :meth:`accumulate`, which adds them to the sums.
     """
 
     def __init__(

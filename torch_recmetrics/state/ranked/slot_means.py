@@ -1,4 +1,4 @@
-"""Sums of means over users for several slots; flat rows wait until all rows of a user are known."""
+"""The sums of means over users in several slots: slices, and resamples of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch_recmetrics.state.slot_sums import SumTable
 
 
 class MeanTable(SumTable):
-    """That of all means over users: a column each. Flat rows wait until all rows of a user are known.
+    """The sums of all means over users, which share one table. Flat rows wait until all rows of a user are known.
 
     A median and its like ask for the values of all users: then none are summed up.
     """
@@ -30,7 +30,7 @@ class MeanTable(SumTable):
 
     def arrange(self) -> None:
         super().arrange()
-        # Of `indexes` (P, 2): a user, and a slice that it is in.
+        # The state `indexes`, (P, 2), says for flat rows: a user, and a slice that it is in.
         packed, pairs = RowsOf(columns=(0,)), RowsOf(columns=(2,))
         self.lists = {"packed": packed, "indexes": pairs} if self.sliced else {"packed": packed}
         self.keeps_rows = any(member.keeps_values for member in self.members.values())
