@@ -21,10 +21,10 @@ from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.slots import SlotTable
 
-# Rows wait until there are as many as this, and twice as many as slots: sums of many slots, all of which are written
-# anew, must not show in the time of an update.
+# Rows without sample ids wait until there are as many as this, and twice as many as slots: sums of many slots, all of
+# which are written anew, must not show in the time of an update.
 WAITING_ROWS = 1 << 12
-WAITING_PIECES = 1 << 10
+WAITING_PIECES = 1 << 10  # or until so many updates brought some
 
 
 class SumTable(SlotTable):
@@ -77,11 +77,6 @@ class SumTable(SlotTable):
         """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many."""
         return not (named or self.sliced or self.keeps_rows)
 
-    def many(self, n_rows: int, n_pieces: int) -> bool:
-        """Whether so many rows without sample ids wait no longer."""
-        enough = n_rows >= max(WAITING_ROWS, 2 * self.slots.number) or n_pieces >= WAITING_PIECES
-        return enough and not self.keeps_rows
-
     # Sums
 
     def declare(self) -> None:
@@ -123,10 +118,10 @@ class SumTable(SlotTable):
             self.sums = self.added(self.sums, self.summed(own, columns))
             return
         self.keep(entries=own, sample_ids=sample_ids, **dict(zip(self.columns, columns, strict=True)))
-        if sample_ids is None:
+        if sample_ids is None and not self.keeps_rows:
             parts = zip(self.state(self.stems[0]), self.named(), strict=True)
             unnamed = [rows.shape[0] for rows, named in parts if not named]
-            if self.many(sum(unnamed), len(unnamed)):
+            if sum(unnamed) >= max(WAITING_ROWS, 2 * self.slots.number) or len(unnamed) >= WAITING_PIECES:
                 self.sums = self.total(named=False)
                 self.keep_only(self.named())
 

@@ -79,8 +79,9 @@ class Evaluator:
             )
         (self.labels,) = labels
         self.needs = functools.reduce(operator.or_, (metric.requirements() for metric in self.members))
-        filled = any(m.empty_target_action == "error" and m.needs_target for m in self.metrics)
-        self.needs_filled = filled and not of_some_items
+        self.needs_filled = not of_some_items and any(
+            m.empty_target_action == "error" and m.needs_target for m in self.metrics
+        )
         self._warns = frozenset() if of_some_items else check.LOOKS
         # Those that look at the ids of what is recommended, or of what is relevant.
         self.with_items = [m for m in self.members if m.reads_items or m.n_items is not None]
