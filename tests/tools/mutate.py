@@ -69,7 +69,7 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "rewards": ("PART", "BLOCK"),
     "runtime": ("SHARED_WORK", "PARTS_PER_THREAD", "WRITTEN_LOOPS"),
     "sampled_ranks": ("RANKS_AT_ONCE", "CHANCES_AT_ONCE"),
-    "score_rows": ("NARROW", "MEDIUM", "WIDE", "LANES", "FEW"),
+    "score_rows": ("NARROW", "WIDE", "LANES", "FEW", "FIRST"),
     "scored_rows": ("FOLD_ROWS", "FOLD_PIECES", "FIRST_FOLD"),
     "slot_counts": ("WAITING_IDS", "WAITING_PIECES"),
     "slot_sums": ("WAITING_ROWS", "WAITING_PIECES"),

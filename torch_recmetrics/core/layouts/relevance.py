@@ -114,7 +114,7 @@ def dense_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
 
 def _looped_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
     """The same by a compiled loop, which looks for all that is asked of the numbers on the way."""
-    marks, flags = torch.empty(target.shape, dtype=torch.bool), np.empty(target.shape[0], np.uint8)
+    marks, flags = target.new_empty(target.shape, dtype=torch.bool), np.empty(target.shape[0], np.uint8)
     given = target.contiguous().numpy(), marks.numpy(), flags
     over_rows(target_rows.mark_relevant, target.shape[0], *given, work=target.numel())
     found = int(np.bitwise_or.reduce(flags))
