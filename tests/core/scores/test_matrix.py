@@ -242,7 +242,6 @@ def test_scores_are_not_copied(given_as: str, way: str, monkeypatch: pytest.Monk
 
     with Each(note):
         metrics.update(preds, **update)
-    # What lies column by column is copied once, a target as bool: to read it there takes several times as long. A loop
-    # marks the relevant items of a target of numbers with a byte.
-    share = {"transposed": 1, "dense transposed": 1 / 4, "dense numbers": 1 / 4}.get(given_as, 1 / 7)
+    # What lies column by column is copied once, a target as bool: to read it there takes several times as long.
+    share = {"transposed": 1, "dense transposed": 1 / 4}.get(given_as, 1 / 7)
     assert max(allocated) <= preds.numel() * preds.element_size() * share

@@ -97,7 +97,7 @@ class Relevance:
 
 def dense_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
     """Of a (B, N) target. On a CPU the relevant items are listed: how many there are can be read there for nothing."""
-    if usable(target) and not (target.dtype in HALF or target.dtype == torch.bool):
+    if usable(target) and target.is_contiguous() and not (target.dtype in HALF or target.dtype == torch.bool):
         return _looped_relevance(target, checks)
     check.defer_relevance(checks, "target", target)
     if not is_sync_free(target.device):
@@ -114,13 +114,12 @@ def dense_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
 
 def _looped_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
     """The same by a compiled loop, which looks for all that is asked of the numbers on the way."""
-    marks, flags = target.new_empty(target.shape, dtype=torch.bool), np.empty(target.shape[0], np.uint8)
-    given = target.contiguous().numpy(), marks.numpy(), flags
-    over_rows(target_rows.mark_relevant, target.shape[0], *given, work=target.numel())
+    marks, flags = np.empty(target.shape, np.bool_), np.empty(target.shape[0], np.uint8)
+    over_rows(target_rows.mark_relevant, target.shape[0], target.numpy(), marks, flags, work=target.numel())
     found = int(np.bitwise_or.reduce(flags))
     if found & target_rows.UNSOUND:
         check.defer_relevance(checks, "target", target)
-    ids = marked_columns(marks)
+    ids = marked_columns(torch.from_numpy(marks))
     graded = found & target_rows.GRADED
     return Relevance(ids, target.gather(1, ids.clamp(min=0)).masked_fill(ids < 0, 0) if graded else None)
 
