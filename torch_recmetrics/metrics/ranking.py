@@ -175,8 +175,8 @@ class F1(RelevanceMeans):
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, beta: float) -> Tensor:
         # Shares of the two that add up to 1: exact for a beta of 1, finite for any.
         share = 1 / (1 + beta * beta)
-        possible = share * stats.cut(cutoffs) + (1 / (1 + (1 / beta) * (1 / beta))) * stats.n_relevant
-        return ratio(stats.hits(cutoffs), possible).clamp_(max=1)
+        possible = share * stats.cut(cutoffs).T + (1 / (1 + (1 / beta) * (1 / beta))) * stats.n_relevant.T
+        return ratio(stats.hits(cutoffs), possible.T).clamp_(max=1)  # of one cutoff after the other, as hits lie
 
 
 class DCG(PropensityMeans):

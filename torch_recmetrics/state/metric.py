@@ -506,7 +506,8 @@ class RecMetric(Configured, Metric):
         # a list that a copy of the state may hold is not emptied.
         start = {"_computed": None, "_forward_cache": None, "_cache": None}
         self.__dict__.update(self.empty_states(), **start, _update_count=0, _is_synced=False, _warned=frozenset())
-        self.candidates_seen = frozenset()
+        if self.candidates_seen:
+            self.candidates_seen = frozenset()
         self._invalidate()
 
     # -- merging, checkpoints, copies ---------------------------------------------------------------------------------

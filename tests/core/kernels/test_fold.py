@@ -56,7 +56,7 @@ def columns(relevance: torch.Tensor, *, binary: bool) -> CumulativeStats:
 
 def reads(stats: CumulativeStats, places: tuple[int, ...]) -> list[torch.Tensor]:
     sums = [stats.gain_sum(gain, discount, places) for gain in ("hit", "exponential") for discount in DISCOUNTS]
-    more = (stats.hits, stats.p_no_hit, stats.precision_sum, stats.reciprocal)
+    more = (stats.hits, stats.p_hit, stats.precision_sum, stats.reciprocal)
     return sums + [read(places) for read in more]
 
 

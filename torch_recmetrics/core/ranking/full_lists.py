@@ -103,10 +103,10 @@ class FullListStats(Entries):
         share = (n[self.users] - self.start) / self.size  # of the places of a tie group
         return sum_by(self.users, share.clamp(0, 1).to(self.relevance.dtype), self._n_users)
 
-    @cached_property
-    def p_no_hit(self) -> Tensor:
-        """(B,): 1 where none was retrieved."""
-        return (self.hits == 0).to(self.relevance.dtype)
+    @property
+    def p_hit(self) -> Tensor:
+        """(B,): 1 where one was retrieved."""
+        return self.hits.clamp(max=1)
 
     @cached_property
     def precision_sum(self) -> Tensor:

@@ -401,9 +401,7 @@ class RankingStats:
 
     def p_hit(self, cutoffs: Cutoffs) -> Tensor:
         """Probability that the list has a relevant item."""
-        return 1 - self._read(
-            cutoffs, lambda columns, places: columns.p_no_hit(places), attrgetter("p_no_hit"), of_nothing=1.0
-        )
+        return self._read(cutoffs, lambda columns, places: columns.p_hit(places), attrgetter("p_hit"))
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
@@ -532,7 +530,6 @@ class RankingStats:
         running: Callable[[CumulativeStats, Places], Tensor],
         of_full_list: Callable[[FullListStats], Tensor],
         *,
-        of_nothing: float = 0.0,
         width: int | None = None,
     ) -> Tensor:
         """The running sums at the cutoffs that are numbers, the value of the whole list at None.
@@ -541,7 +538,6 @@ class RankingStats:
             cutoffs: what is asked for.
             running: gives running sums at some places.
             of_full_list: gives (B,).
-            of_nothing: the value of a list without any rank.
             width: of the running sums, where that is not D.
         """
         full_list = self._full_list if None in cutoffs else None
@@ -551,7 +547,7 @@ class RankingStats:
         if places[0] >= 0:
             values = running(self._columns, places)
         else:
-            values = self.n_relevant.new_full((self.n_relevant.shape[0], len(cutoffs)), of_nothing)
+            values = self.n_relevant.new_zeros((self.n_relevant.shape[0], len(cutoffs)))  # no list has any rank
         if full_list is None:
             return values
         uncut = of_full_list(full_list)

@@ -239,10 +239,9 @@ class CumulativeStats:
         hits = self._of_hits(HITS, places)
         return running_sum_at(self.is_hit, places) if hits is None else hits
 
-    def p_no_hit(self, places: Places) -> Tensor:
-        """1 while no relevant item has come; under ``average`` the probability of that."""
-        hits = self.hits(places)
-        return (hits == 0).to(hits.dtype)
+    def p_hit(self, places: Places) -> Tensor:
+        """1 once a relevant item has come; under ``average`` the probability of that."""
+        return self.hits(places).clamp(max=1)
 
     def precision_sum(self, places: Places) -> Tensor:
         """Sum of the precisions at the relevant items up to the rank."""
@@ -357,13 +356,16 @@ class ExpectedStats(CumulativeStats):
         """None: that loop takes every place for decided, and expected hits have loops of their own."""
 
     def _first_hits(self, places: tuple[int, ...]) -> list[Tensor]:
-        """:meth:`p_no_hit` and :meth:`reciprocal`."""
+        """:meth:`_p_no_hit` and :meth:`reciprocal`."""
         if places not in self._folded:
             tensors = self.relevant.contiguous(), self.start, self.size
             self._folded[places] = fold.read_lists(fold.expected_first_hits, places, *tensors, n=2)
         return self._folded[places]
 
-    def p_no_hit(self, places: Places) -> Tensor:
+    def p_hit(self, places: Places) -> Tensor:
+        return 1 - self._p_no_hit(places)
+
+    def _p_no_hit(self, places: Places) -> Tensor:
         """Product of the chances to draw an irrelevant member, straight across the borders of the blocks."""
         if places is not None and foldable(self._depth, self.relevant):
             return self._first_hits(places)[0]
@@ -373,7 +375,7 @@ class ExpectedStats(CumulativeStats):
     def reciprocal(self, places: Places) -> Tensor:
         if places is not None and foldable(self._depth, self.relevant):
             return self._first_hits(places)[1]
-        p_no_hit = self.p_no_hit(None)
+        p_no_hit = self._p_no_hit(None)
         before = torch.ones_like(p_no_hit)
         before[:, 1:] = p_no_hit[:, :-1]
         return read_at(running_sum((before - p_no_hit) / self.ranks), places)

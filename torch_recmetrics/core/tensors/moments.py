@@ -15,6 +15,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import moments as kernels
+from torch_recmetrics.core.kernels.runtime import usable
+
 NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
 MOMENTS = 6
 # What ranks send each other must add up as it is. So they send their sums of squares, which do, and how far their
@@ -35,6 +38,8 @@ def moments_of_counted(values: Tensor, counted: Tensor) -> Tensor:
         values: (B, columns), 0 for users who weigh nothing.
         counted: (B,) 1, or 0 for these.
     """
+    if usable(values, counted):
+        return kernels.moments_of_counted(values, counted)
     n = counted.sum().expand(values.shape[1])
     numerator = values.sum(0)  # beside whole numbers, so no mean of shares is rounded above 1
     squares = torch.addcmul(values, counted.unsqueeze(1), ratio(numerator, n), value=-1).square_().sum(0)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import pack, read_lists, unpack, weight_of_each
 from torch_recmetrics.core.ranking.ranking import NO_ITEMS, Labels, Ranking
@@ -324,7 +325,7 @@ class WeightedValues:
         parts = []
         for values, weight, denominator in self._blocks:
             counted = self._counted and denominator is weight
-            for columns in few_columns(values.shape):
+            for columns in [slice(None)] if counted and usable(values, weight) else few_columns(values.shape):
                 some, divisors = values[:, columns], denominator if denominator.ndim == 1 else denominator[:, columns]
                 if counted:
                     parts.append(moments_of_counted(some, divisors))
