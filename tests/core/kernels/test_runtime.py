@@ -23,6 +23,7 @@ from torch_recmetrics.core.kernels import runtime
 
 numba = pytest.importorskip("numba")
 N_ROWS = 10_001
+MUCH_WORK = 16 * runtime.WORK_OF_A_THREAD
 
 
 @runtime.compiled
@@ -36,7 +37,7 @@ def number_rows(first: int, last: int, found: Any) -> None:
         found[row] += double(row)
 
 
-def numbered(work: int = runtime.SHARED_WORK) -> bool:
+def numbered(work: int = MUCH_WORK) -> bool:
     """Whether each row was visited exactly once."""
     found = np.zeros(N_ROWS, dtype=np.int64)
     runtime.over_rows(number_rows, N_ROWS, found, work=work)
@@ -52,7 +53,7 @@ def n_threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5], indirect=True)
-@pytest.mark.parametrize("work", [0, runtime.SHARED_WORK])
+@pytest.mark.parametrize("work", [0, MUCH_WORK])
 def test_each_row_is_visited_once(n_threads: int, work: int) -> None:
     assert numbered(work)
 
@@ -67,14 +68,23 @@ def test_rows_are_shared_between_threads() -> None:
             both.wait()
         visitors[threading.get_ident()] += last - first
 
-    runtime.over_rows(visit, N_ROWS, work=runtime.SHARED_WORK)
+    runtime.over_rows(visit, N_ROWS, work=MUCH_WORK)
     assert len(visitors) == 2 and sum(visitors.values()) == N_ROWS
+
+
+@pytest.mark.parametrize(("shares", "expected"), [(0, 1), (1, 1), (2, 2), (3, 3), (9, 4)])
+def test_each_thread_has_its_share_of_the_work(shares: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(4)
+    started = [1]
+    monkeypatch.setattr(runtime, "_start", lambda task, n_threads: started.append(n_threads) or [])
+    assert numbered(shares * runtime.WORK_OF_A_THREAD)
+    assert sum(started) == expected
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 7])
 def test_few_rows(n_rows: int) -> None:
     found = np.zeros(n_rows, dtype=np.int64)
-    runtime.over_rows(number_rows, n_rows, found, work=runtime.SHARED_WORK)
+    runtime.over_rows(number_rows, n_rows, found, work=MUCH_WORK)
     assert found.tolist() == [2 * row for row in range(n_rows)]
 
 
@@ -84,7 +94,7 @@ def test_an_error_in_a_part_is_raised() -> None:
             raise KeyError(first)
 
     with pytest.raises(KeyError):
-        runtime.over_rows(fail, N_ROWS, work=runtime.SHARED_WORK)
+        runtime.over_rows(fail, N_ROWS, work=MUCH_WORK)
     assert numbered()
 
 
@@ -108,7 +118,7 @@ def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -
     found = np.zeros(N_ROWS, dtype=np.int64)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start_one)
-        runtime.over_rows(number_slowly, N_ROWS, found, work=runtime.SHARED_WORK)
+        runtime.over_rows(number_slowly, N_ROWS, found, work=MUCH_WORK)
     assert len(callers) == 2 and (found == 1).all()
     assert numbered()
 

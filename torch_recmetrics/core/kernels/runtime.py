@@ -21,9 +21,8 @@ from torch import Tensor
 
 logger = logging.getLogger("torch_recmetrics")
 
-# Rows are shared between threads from so many numbers on. To wake another thread and to wait for it costs 100 to 150
-# us, in which one thread reads a million.
-SHARED_WORK = 1 << 21
+# Each thread reads so many numbers at least: to wake another and to wait for it costs 50 to 150 us.
+WORK_OF_A_THREAD = 400_000
 PARTS_PER_THREAD = 4  # a thread that another process holds up keeps one part back, not half of the rows
 WRITTEN_LOOPS = 32  # more than one call compiles, each of which the disk may refuse: those of a file at most
 SLOW_SECONDS = 1.0  # a compilation that takes longer is told of
@@ -165,8 +164,8 @@ def over_rows(loop: Callable[..., Any], n_rows: int, *args: Any, work: int) -> N
         args: of the loop.
         work: about how many numbers are read: it decides how many threads, and changes no value.
     """
-    n_threads = min(torch.get_num_threads(), n_rows)
-    if n_threads <= 1 or work < SHARED_WORK:
+    n_threads = min(torch.get_num_threads(), n_rows, work // WORK_OF_A_THREAD)
+    if n_threads <= 1:
         loop(0, n_rows, *args)
         return
     size = max(1, n_rows // (n_threads * PARTS_PER_THREAD))
