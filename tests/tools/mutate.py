@@ -69,7 +69,7 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "randomization": ("TABLES_PER_BLOCK", "LARGEST_BLOCK"),
     "reward_sums": ("KEPT_ROWS",),
     "rewards": ("PART", "BLOCK"),
-    "runtime": ("WORK_OF_A_THREAD", "PARTS_PER_THREAD", "WRITTEN_LOOPS"),
+    "runtime": ("WORK_OF_A_THREAD", "PARTS_PER_THREAD"),
     "sampled_ranks": ("RANKS_AT_ONCE", "CHANCES_AT_ONCE"),
     "score_rows": ("NARROW", "WIDE", "LANES", "FEW", "FIRST"),
     "scored_rows": ("FOLD_ROWS", "FOLD_PIECES", "FIRST_FOLD"),

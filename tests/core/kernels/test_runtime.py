@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
-import pkgutil
 import runpy
 import threading
 import time
@@ -18,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from torch_recmetrics.core import kernels
 from torch_recmetrics.core.kernels import runtime
 
 numba = pytest.importorskip("numba")
@@ -178,13 +175,7 @@ def test_a_device_without_room_for_compiled_code(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "full"))
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
     assert runpy.run_path(str(script))["found"].tolist() == [0, 2, 4, 6, 8]
-    assert refused
-
-
-def test_the_disk_may_refuse_each_loop_of_a_file() -> None:
-    for module in pkgutil.iter_modules(kernels.__path__):
-        parts = vars(importlib.import_module(f"{kernels.__name__}.{module.name}")).values()
-        assert sum(isinstance(part, runtime.Loop) for part in parts) <= runtime.WRITTEN_LOOPS, module.name
+    assert len(refused) == 1  # a loop that is called by another is kept with that one
 
 
 def test_one_notice_of_a_slow_compilation(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def hit_sums(first: int, last: int, relevant: Array, ranks: Array, counts: Array
     """
     depth = counts.shape[0]
     hit = np.empty(WORD * (depth // WORD + 1), np.uint8)
-    words, found = hit.view(np.uint64), np.empty(hit.shape[0] + 1, np.int64)
+    words, found = np.frombuffer(hit, np.uint64), np.empty(hit.shape[0] + 1, np.int64)
     for user in range(first, last):
         for word in range(words.shape[0]):
             words[word] = 0

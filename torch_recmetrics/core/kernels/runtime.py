@@ -24,7 +24,6 @@ logger = logging.getLogger("torch_recmetrics")
 # Each thread reads so many numbers at least: to wake another and to wait for it costs 50 to 150 us.
 WORK_OF_A_THREAD = 400_000
 PARTS_PER_THREAD = 4  # a thread that another process holds up keeps one part back, not half of the rows
-WRITTEN_LOOPS = 32  # more than one call compiles, each of which the disk may refuse: those of a file at most
 SLOW_SECONDS = 1.0  # a compilation that takes longer is told of
 IMPORTED = time.time()
 
@@ -111,21 +110,25 @@ class Loop:
         except RuntimeError:  # no directory to keep it in
             return numba.njit(**self.options)(self.function)
 
+    @functools.cached_property
+    def called_in_loops(self) -> Any:
+        """Numba's own for calls in other loops: Python cannot call it, and it is kept with its callers alone."""
+        import numba
+
+        return numba.njit(**{**self.options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True})(self.function)
+
     @property
     def _numba_type_(self) -> Any:
         """By this Numba compiles calls of a loop in a loop."""
-        return self.dispatcher._numba_type_
+        return self.called_in_loops._numba_type_
 
     def __call__(self, *args: Any) -> Any:
         dispatcher = self.dispatcher
         n_compiled, begin = len(dispatcher.overloads), time.perf_counter()
-        for _ in range(WRITTEN_LOOPS):
-            try:
-                result = dispatcher(*args)
-                break
-            except OSError as error:  # from keeping a loop that was compiled, which by then can be called
-                logger.info("%s is not kept on disk: %s", self.function.__name__, error)
-        else:
+        try:
+            result = dispatcher(*args)
+        except OSError as error:  # from keeping a loop that was compiled, which by then can be called
+            logger.info("%s is not kept on disk: %s", self.function.__name__, error)
             result = dispatcher(*args)
         if len(dispatcher.overloads) > n_compiled and dispatcher.stats.cache_misses:  # else it was read from disk
             tell_of_slow_compilation(time.perf_counter() - begin)

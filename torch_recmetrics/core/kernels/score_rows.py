@@ -71,7 +71,7 @@ def source_of(rows: tuple[Any, ...], most_seen: int) -> Any:
     row_bits = np.empty(0 if in_place else n_items * values.itemsize // 4, np.int32)
     if in_place:
         return row_bits, values, stride
-    return row_bits, row_bits.view(values.dtype), np.int64(0)
+    return row_bits, np.frombuffer(row_bits, values.dtype), np.int64(0)  # a view would take longer to compile
 
 
 @compiled
