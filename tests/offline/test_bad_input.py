@@ -223,7 +223,7 @@ def test_users_of_another_kind_have_no_slices(tmp_path: Path, capfd: pytest.Capt
     assert re.search(r"slices.csv\) and --truth .* have no user in common", capfd.readouterr().err)
 
 
-@pytest.mark.parametrize("flags", [["--report", ""], ["--report", "{}/good.csv"]])
+@pytest.mark.parametrize("flags", [["--report", ""], ["--report", "{}/good.csv"], ["--report", "{}/page.html"]])
 def test_where_a_report_cannot_go(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str]) -> None:
     (tmp_path / "good.csv").write_text(GOOD)
     files = ["--recommendations", f"{tmp_path}/good.csv", "--truth", f"{tmp_path}/no.csv"]

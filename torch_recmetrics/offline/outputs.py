@@ -64,8 +64,11 @@ def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | No
 def folder_of(options: dict[str, Any]) -> str | None:
     """Where a report is to go, refused before anything is worked out where it cannot."""
     folder: str | None = options.pop("report", None)
-    if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
-        raise InputError(f"`report` must be a folder, {folder!r} is {'a file' if folder else 'none'}")
+    if folder is not None and (not folder or not Path(folder).is_dir()):
+        named_as_file = Path(folder).exists() or Path(folder).suffix in (".html", ".json")
+        if not folder or named_as_file:
+            what = "a file: report.html will lie in the folder" if folder else "none"
+            raise InputError(f"`report` must be a folder, {folder!r} is {what}")
     return folder
 
 
