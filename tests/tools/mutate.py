@@ -63,7 +63,6 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "intervals": ("SERIES_FROM",),
     "item_to_item": ("ROWS_AT_ONCE", "ELEMENTS_AT_ONCE"),
     "lists": ("SCATTERED",),
-    "moments": ("BLOCK",),
     "off_policy": ("BATCH_ROWS",),
     "preflight": ("BLOCK",),
     "randomization": ("TABLES_PER_BLOCK", "LARGEST_BLOCK"),

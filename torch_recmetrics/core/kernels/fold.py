@@ -27,7 +27,7 @@ def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) ->
     """What a loop over lists makes of some contiguous tensors, the first with a row for each: `n` of (B, C)."""
     ascending, columns = in_order(places)
     shape = ascending.shape[0], tensors[0].shape[0]
-    # Apart by one line of a cache more: parts at multiples of 4 KiB would take its lines from each other.
+    # A gap of one cache line between the parts: at distances of multiples of 4 KiB they would push each other out.
     out = np.empty((n, shape[0] * shape[1] + LINE))[:, : shape[0] * shape[1]].reshape(n, *shape)
     over_rows(loop, out.shape[2], *(tensor.numpy() for tensor in tensors), ascending, out, work=tensors[0].numel())
     return [torch.from_numpy((part if columns is None else part[columns]).T) for part in out]

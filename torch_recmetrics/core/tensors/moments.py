@@ -12,11 +12,12 @@ computing the sample variance, The American Statistician 1983, in its form for r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.kernels import moments as kernels
-from torch_recmetrics.core.kernels.runtime import usable
+from torch_recmetrics.core.tensors import thresholds
 
 NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
 MOMENTS = 6
@@ -38,25 +39,33 @@ def moments_of_counted(values: Tensor, counted: Tensor) -> Tensor:
         values: (B, columns), 0 for users who weigh nothing.
         counted: (B,) 1, or 0 for these.
     """
-    if usable(values, counted):
-        return kernels.moments_of_counted(values, counted)
-    n = counted.sum().expand(values.shape[1])
-    numerator = values.sum(0)  # beside whole numbers, so no mean of shares is rounded above 1
-    squares = torch.addcmul(values, counted.unsqueeze(1), ratio(numerator, n), value=-1).square_().sum(0)
+    n, parts = counted.sum(), []
+    for columns in few_columns(values.shape):
+        some = values[:, columns]
+        numerator = some.sum(0)  # beside whole numbers, so no mean of shares is rounded above 1
+        squares = torch.addcmul(some, counted.unsqueeze(1), ratio(numerator, n), value=-1).square_().sum(0)
+        parts.append(torch.stack([numerator, squares]))
+    numerator, squares = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+    n = n.expand_as(numerator)
     return torch.stack([numerator, n, n, squares, torch.zeros_like(n), n])
 
 
-def moments(numerators: Tensor, denominators: Tensor, sums: Tensor | None = None) -> Tensor:
+def few_columns(shape: torch.Size) -> Iterator[slice]:
+    """Columns of a matrix of so many that torch adds them up without threads, one at least."""
+    step = max(1, thresholds.SERIAL_NUMBERS // max(1, shape[0]))
+    for first in range(0, shape[1], step):
+        yield slice(first, first + step)
+
+
+def moments(numerators: Tensor, denominators: Tensor) -> Tensor:
     """(6, columns): the sums of users.
 
     Args:
         numerators: (B, columns).
         denominators: (B,), or (B, columns).
-        sums: (2, columns), the first two where they are known.
     """
     wide = denominators if denominators.ndim == 2 else denominators.unsqueeze(1)
-    if sums is None:
-        sums = torch.stack([numerators, wide.expand_as(numerators)]).sum(1)  # one order of adding up: no mean above 1
+    sums = torch.stack([numerators, wide.expand_as(numerators)]).sum(1)  # one order of adding up: no mean above 1
     centre = ratio(*sums)
     count = (denominators != 0).sum(0)
     deviations = torch.addcmul(numerators, wide, centre, value=-1)

@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout
 from torch_recmetrics.core.layouts.flat import pack, read_lists, unpack, weight_of_each
 from torch_recmetrics.core.ranking.ranking import NO_ITEMS, Labels, Ranking
 from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
-from torch_recmetrics.core.tensors.moments import added, moments, moments_of_counted
+from torch_recmetrics.core.tensors.moments import added, few_columns, moments, moments_of_counted
 from torch_recmetrics.state.ranked.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.ranked.waiting import WaitingUsers
 
@@ -324,14 +322,12 @@ class WeightedValues:
         """(columns, 6): of weight times value, and of the weights, see core/tensors/moments.py."""
         parts = []
         for values, weight, denominator in self._blocks:
-            counted = self._counted and denominator is weight
-            for columns in [slice(None)] if counted and usable(values, weight) else few_columns(values.shape):
-                some, divisors = values[:, columns], denominator if denominator.ndim == 1 else denominator[:, columns]
-                if counted:
-                    parts.append(moments_of_counted(some, divisors))
-                else:
-                    both = weighed(some, weight, divisors)
-                    parts.append(moments(both[0], divisors, both.sum(1)))
+            if self._counted and denominator is weight:
+                parts.append(moments_of_counted(values, weight))
+            else:
+                for columns in few_columns(values.shape):
+                    divisors = denominator if denominator.ndim == 1 else denominator[:, columns]
+                    parts.append(moments(weighed(values[:, columns], weight, divisors), divisors))
         sums = (torch.cat(parts, 1) if len(parts) > 1 else parts[0]).T
         return sums if len(self._back) == 1 else sums.index_select(0, constants(self._back, torch.int64, sums.device))
 
@@ -354,7 +350,7 @@ class WeightedValues:
 
     def numerators(self) -> list[Tensor]:
         """For each column (B,): weight times value."""
-        columns = [column for block in self._blocks for column in weighed(*block)[0].unbind(1)]
+        columns = [column for block in self._blocks for column in weighed(*block).unbind(1)]
         return [columns[place].contiguous() for place in self._back]
 
     def denominators(self) -> list[Tensor]:
@@ -365,13 +361,6 @@ class WeightedValues:
         return [columns[place] for place in self._back]
 
 
-def few_columns(shape: torch.Size) -> Iterator[slice]:
-    """Columns of a matrix of so many that torch adds them up without threads, one at least."""
-    step = max(1, thresholds.SERIAL_NUMBERS // max(1, shape[0]))
-    for first in range(0, shape[1], step):
-        yield slice(first, first + step)
-
-
 def defined(values: Tensor, denominator: Tensor) -> Tensor:
     """(B, columns): what each value is divided by, 0 where there is none; (B,) where looking shows that all are."""
     if is_sync_free(values.device) and not bool(values.isnan().any()):
@@ -380,13 +369,9 @@ def defined(values: Tensor, denominator: Tensor) -> Tensor:
 
 
 def weighed(values: Tensor, weight: Tensor, denominator: Tensor) -> Tensor:
-    """(2, B, columns): weight times value, and what it is divided by.
-
-    A value that is undefined or weighs nothing must not reach a sum: it may be nan or infinite. Both halves are added
-    up in the same order, so no mean of shares is rounded above 1.
-    """
-    denominator = (denominator if denominator.ndim == 2 else denominator.unsqueeze(1)).expand_as(values)
-    return torch.stack([torch.where(denominator != 0, values, 0) * weight.unsqueeze(1), denominator])
+    """(B, columns): weight times value; one that is undefined or weighs nothing may be nan or infinite, and is 0."""
+    wide = denominator if denominator.ndim == 2 else denominator.unsqueeze(1)
+    return torch.where(wide != 0, values, 0) * weight.unsqueeze(1)
 
 
 def flat_sums(metrics: Sequence[UserMeasure], packed: Tensor) -> Tensor:
