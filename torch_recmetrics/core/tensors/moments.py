@@ -39,13 +39,13 @@ def moments_of_counted(values: Tensor, counted: Tensor) -> Tensor:
         values: (B, columns), 0 for users who weigh nothing.
         counted: (B,) 1, or 0 for these.
     """
-    n, parts = counted.sum(), []
+    n, numerators, of_deviations = counted.sum(), list[Tensor](), list[Tensor]()
     for columns in few_columns(values.shape):
         some = values[:, columns]
-        numerator = some.sum(0)  # beside whole numbers, so no mean of shares is rounded above 1
-        squares = torch.addcmul(some, counted.unsqueeze(1), ratio(numerator, n), value=-1).square_().sum(0)
-        parts.append(torch.stack([numerator, squares]))
-    numerator, squares = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+        numerators.append(some.sum(0))  # beside whole numbers, so no mean of shares is rounded above 1
+        deviations = torch.addcmul(some, counted.unsqueeze(1), ratio(numerators[-1], n), value=-1)
+        of_deviations.append(deviations.square_().sum(0))
+    numerator, squares = (torch.cat(of) if len(of) > 1 else of[0] for of in (numerators, of_deviations))
     n = n.expand_as(numerator)
     return torch.stack([numerator, n, n, squares, torch.zeros_like(n), n])
 
