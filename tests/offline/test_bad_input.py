@@ -272,18 +272,23 @@ def test_flags(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[st
     assert message in refused(tmp_path, capfd, ["evaluate", *files, *flags])
 
 
+COUNTS = "a list or a whole number or null"
 AGAIN = "an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message", "command"),
     [
-        (["evaluat"], "", ""),
+        (["evaluat"], "did you mean evaluate?", ""),
+        (["zzz"], "'metrics')", ""),
         (["evaluate", "--nothing", "3"], "unrecognized arguments: --nothing 3", " evaluate"),
+        (["evaluate", "--recomendations", "3"], "--recomendations 3: did you mean recommendations?", " evaluate"),
         (["evaluate", "-k", "5", "10"], f"unrecognized arguments: 10: {AGAIN}", " evaluate"),
-        (["evaluate", "-k", "5,10"], f"top_k must be list[int | null], int, null, got ['5,10']: {AGAIN}", " evaluate"),
-        (["evaluate", "-k", "a"], "top_k must be list[int | null], int, null, got ['a']", " evaluate"),
-        (["compare", "--options", "{bad"], "options must be dict[str, Any], null, got {bad", " compare"),
+        (["evaluate", "-k", "5,10"], f"top_k must be {COUNTS}, got ['5,10']: {AGAIN}", " evaluate"),
+        (["evaluate", "-k", "a"], f"top_k must be {COUNTS}, got ['a']", " evaluate"),
+        (["compare", "--options", "{bad"], "options must be names with values or null, got {bad", " compare"),
+        (["evaluate", "--level", "high"], "level must be a number, got high", " evaluate"),
+        (["evaluate", "--threads", "1.5"], "threads must be a whole number or null, got 1.5", " evaluate"),
     ],
 )
 def test_what_the_parser_refuses_points_to_the_help(

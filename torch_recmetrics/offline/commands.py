@@ -51,6 +51,16 @@ from torch_recmetrics.users.user_values import UserValues, own_version
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 VERDICTS = {"promoted": 0, "rejected": 3, "undecided": 4}
 Options = dict[str, Any]
+# How the parser calls what an option takes, and in words.
+KINDS = {
+    "list": "a list",
+    "dict": "names with values",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "None": "null",
+}
 # Options without a default that say something of lists.
 OF_LISTS = (
     "top_k",
@@ -187,13 +197,8 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
 
     class Parser(jsonargparse.ArgumentParser):  # type: ignore[misc, name-defined]
         def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # noqa: ARG002
-            text, command = " ".join(message.split()), self.prog.replace(" [options]", "")
-            if found := re.match(r'Parser key "(\w+)": .*? Subtypes: \[(.*?)\] Errors.* Given value: (.*)', text):
-                kinds = re.sub(r"<class '(\w+)'>|typing\.", r"\1", found[2])
-                kinds = re.sub("None(Type)?", "null", kinds)
-                text = f"{found[1]} must be {kinds}, got {found[3]}"
-            if re.search(r"unrecognized arguments: [^-]|must be list\[.*, got .*,", text):
-                text += ": an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
+            options = [flag.lstrip("-") for action in self._actions for flag in action.option_strings]
+            text, command = refusal_of(" ".join(message.split()), options), self.prog.replace(" [options]", "")
             sys.exit(complain(f"{text} (see {command} --help)", BAD_INPUT))
 
     parser = Parser(
@@ -217,6 +222,26 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
     command = str(found["command"])
     options = {name: value for name, value in found[command].items() if name != "config"}
     return command, options
+
+
+def refusal_of(text: str, options: Collection[str]) -> str:
+    """What the parser says of bad arguments, in words for who runs the command.
+
+    Args:
+        text: of the parser, in one line.
+        options: the names of its options.
+    """
+    kinds_and_value = r"(?:Subtypes: \[(.*?)\] Errors.*|Expected a (.*)\. Got) .*?: (.*)"
+    if found := re.match(rf'Parser key "(\w+)": .*?{kinds_and_value}', text):
+        outer = re.sub(r"\[.*?\]", "", found[2] or found[3])  # of a list of integers that it is a list
+        kinds = " or ".join(KINDS[kind] for kind in re.findall("|".join(KINDS), outer))
+        text = f"{found[1]} must be {kinds}, got {found[4]}"
+    elif found := re.search(r"unrecognized arguments: --(\w[\w-]*)|invalid choice: '(.*?)'", text):
+        hint = check.did_you_mean(found[1] or found[2], options if found[1] else COMMANDS, mark="")
+        text = ": ".join(filter(None, [text, hint]))
+    if re.search(r"unrecognized arguments: [^-]|must be a list .*, got .*,", text):
+        text += ": an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
+    return text
 
 
 # Commands -------------------------------------------------------------------------------------------------------------
