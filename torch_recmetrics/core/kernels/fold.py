@@ -19,16 +19,11 @@ from torch_recmetrics.core.kernels.runtime import Loop, compiled, over_rows
 
 Array = npt.NDArray[Any]
 
-LINE = 8  # float64 numbers
-WORD = 8  # marks of hits that are looked at together
-
 
 def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) -> list[Tensor]:
     """What a loop over lists makes of some contiguous tensors, the first with a row for each: `n` of (B, C)."""
     ascending, columns = in_order(places)
-    shape = ascending.shape[0], tensors[0].shape[0]
-    # A gap of one cache line between the parts: at distances of multiples of 4 KiB they would push each other out.
-    out = np.empty((n, shape[0] * shape[1] + LINE))[:, : shape[0] * shape[1]].reshape(n, *shape)
+    out = np.empty((n, ascending.shape[0], tensors[0].shape[0]))
     over_rows(loop, out.shape[2], *(tensor.numpy() for tensor in tensors), ascending, out, work=tensors[0].numel())
     return [torch.from_numpy((part if columns is None else part[columns]).T) for part in out]
 
@@ -79,19 +74,15 @@ def hit_sums(first: int, last: int, relevant: Array, ranks: Array, counts: Array
     D and more for one that is no hit.
     """
     depth = counts.shape[0]
-    hit = np.empty(WORD * (depth // WORD + 1), np.uint8)
-    words, found = np.frombuffer(hit, np.uint64), np.empty(hit.shape[0] + 1, np.int64)
+    hit, found = np.empty(depth + 1, np.uint8), np.empty(depth + 1, np.int64)
     for user in range(first, last):
-        for word in range(words.shape[0]):
-            words[word] = 0
+        hit[:] = 0
         for item in range(ranks.shape[1]):
             hit[min(ranks[user, item], depth)] = relevant[user, item]
         n_found = n = 0
-        for word in range(words.shape[0]):
-            if words[word]:
-                for rank in range(WORD * word, WORD * (word + 1)):  # without a branch that nobody can foresee
-                    found[n_found] = rank
-                    n_found += hit[rank]
+        for rank in range(depth):  # without a branch that nobody can foresee
+            found[n_found] = rank
+            n_found += hit[rank]
         found[n_found] = depth
         gain = precision = 0.0
         for column in range(places.shape[0]):
