@@ -57,7 +57,6 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "diversity": ("STEP_ELEMENTS",),
     "fingerprint": ("STEP",),
     "flat": ("TABLE_PLACES",),
-    "fold": ("LINE",),
     "from_sampled": ("KEPT_NUMBERS", "KEPT_NUMBERS_ELSEWHERE", "EVERY_SIZE"),
     "item_counts": ("WAITING_IDS", "WAITING_LISTS"),
     "intervals": ("SERIES_FROM",),
