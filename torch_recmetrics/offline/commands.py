@@ -231,9 +231,9 @@ def refusal_of(text: str, options: Collection[str]) -> str:
         text: of the parser, in one line.
         options: the names of its options.
     """
-    kinds_and_value = r"(?:Subtypes: \[(.*?)\] Errors.*|Expected a (.*)\. Got) .*?: (.*)"
+    kinds_and_value = r"(?:Subtypes: \[(.*?)\] Errors.* Given|Expected a (.*)\. Got) value: (.*)"
     if found := re.match(rf'Parser key "(\w+)": .*?{kinds_and_value}', text):
-        outer = re.sub(r"\[.*?\]", "", found[2] or found[3])  # of a list of integers that it is a list
+        outer = re.sub(r"\[.*?\]", "", found[2] or found[3])  # list[int | None] is a list
         kinds = " or ".join(KINDS[kind] for kind in re.findall("|".join(KINDS), outer))
         text = f"{found[1]} must be {kinds}, got {found[4]}"
     elif found := re.search(r"unrecognized arguments: --(\w[\w-]*)|invalid choice: '(.*?)'", text):
