@@ -262,11 +262,16 @@ def test_the_package_gives_the_worked_numbers(worked: Worked) -> None:
     assert got == pytest.approx(worked.expected, abs=worked.within, rel=0, nan_ok=True)
 
 
-@pytest.mark.parametrize("gain", ["hit", "linear", "exponential"])
+def thrice(relevance: Any) -> Any:
+    """A gain that is not 1 for a relevance of 1, as each by name is."""
+    return 3.0 * relevance
+
+
+@pytest.mark.parametrize("gain", ["hit", "linear", "exponential", thrice])
 @pytest.mark.parametrize("ideal", [None, "relevant", "retrieved"])
 @pytest.mark.parametrize("k", [2, 3, None])
 @pytest.mark.parametrize("grades", [(0, 3, 1, 2), (0, 1, 1, 0)], ids=["graded", "binary"])
-def test_gains_by_name_in_a_metric_of_ones_own(gain: str, ideal: str | None, k: int | None, grades: Any) -> None:
+def test_gains_in_a_metric_of_ones_own(gain: Any, ideal: str | None, k: int | None, grades: Any) -> None:
     """Of `gain_sum` and `ideal_sum`, with no discount, so that the sums are those of the gains."""
 
     class Own(DCG):
@@ -278,7 +283,8 @@ def test_gains_by_name_in_a_metric_of_ones_own(gain: str, ideal: str | None, k: 
                 return stats.gain_sum(cutoffs, gain, None)
             return stats.ideal_sum(cutoffs, gain, ideal, None)
 
-    of = {"hit": lambda g: float(g > 0), "linear": float, "exponential": lambda g: 2.0**g - 1}[gain]
+    by_name = {"hit": lambda g: float(g > 0), "linear": float, "exponential": lambda g: 2.0**g - 1}
+    of = by_name.get(gain, gain)
     ranked = grades if ideal is None else sorted(grades, reverse=True)
     found = updated(Own(k), torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([grades])).compute()
     assert float(found) == pytest.approx(sum(of(g) for g in ranked[:k]), abs=1e-12)
