@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any
 
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.off_policy import off_policy
@@ -28,6 +29,17 @@ TYPES: dict[str, Any] = {
     "Mapping": dict[str, Any] | None,
     "str |": str | None,
     "": str,
+}
+
+# How the parser calls what an option takes, and in words.
+KINDS = {
+    "list": "a list",
+    "dict": "names with values",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "None": "null",
 }
 
 # Name in a configuration -> the flags, which may be repeated.
@@ -84,6 +96,27 @@ def texts_of(function: Callable[..., Any]) -> dict[str, str]:
     for names, own in re.findall(r"(?ms)^    (\w[\w, ]*): (.*?)(?=^    \w|\Z)", text):
         found |= dict.fromkeys(names.split(", "), re.split(r"(?<=[^.])\.(?: |$)", " ".join(own.split()))[0])
     return found
+
+
+def refusal_of(text: str, options: Collection[str]) -> str:
+    """What the parser says of bad arguments, in words for who runs the command.
+
+    Args:
+        text: of the parser, in one line.
+        options: the names of its options.
+    """
+    kinds_and_value = r"(?:Subtypes: \[(.*?)\] Errors.* Given|Expected a (.*)\. Got) value: (.*)"
+    if found := re.match(rf'Parser key "(\w+)": .*?{kinds_and_value}', text):
+        outer = re.sub(r"\[.*?\]", "", found[2] or found[3])  # list[int | None] is a list
+        kinds = " or ".join(KINDS[kind] for kind in re.findall("|".join(KINDS), outer))
+        text = f"{found[1]} must be {kinds}, got {found[4]}"
+    elif found := re.search(r"unrecognized arguments: --(\w[\w-]*)|invalid choice: '(.*?)' \(choose from (.*)\)", text):
+        known = options if found[1] else re.findall(r"[\w-]+", found[3])
+        hint = check.did_you_mean(found[1] or found[2], known, mark="")
+        text = ": ".join(filter(None, [text, hint]))
+    if re.search(r"unrecognized arguments: [^-]|must be a list .*, got .*,", text):
+        text += ": an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
+    return text
 
 
 Options = dict[str, tuple[Any, Any, str]]  # name -> type, default and meaning, of options that no function has

@@ -25,7 +25,7 @@ from torch_recmetrics.compare.agreement import agreement, metric_named
 from torch_recmetrics.compare.comparison import TESTS, compare
 from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.offline.arguments import add_arguments, arranged
+from torch_recmetrics.offline.arguments import add_arguments, arranged, refusal_of
 from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.inputs.sources import InputError
 from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark
@@ -51,16 +51,6 @@ from torch_recmetrics.users.user_values import UserValues, own_version
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 VERDICTS = {"promoted": 0, "rejected": 3, "undecided": 4}
 Options = dict[str, Any]
-# How the parser calls what an option takes, and in words.
-KINDS = {
-    "list": "a list",
-    "dict": "names with values",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "text",
-    "None": "null",
-}
 # Options without a default that say something of lists.
 OF_LISTS = (
     "top_k",
@@ -222,26 +212,6 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
     command = str(found["command"])
     options = {name: value for name, value in found[command].items() if name != "config"}
     return command, options
-
-
-def refusal_of(text: str, options: Collection[str]) -> str:
-    """What the parser says of bad arguments, in words for who runs the command.
-
-    Args:
-        text: of the parser, in one line.
-        options: the names of its options.
-    """
-    kinds_and_value = r"(?:Subtypes: \[(.*?)\] Errors.* Given|Expected a (.*)\. Got) value: (.*)"
-    if found := re.match(rf'Parser key "(\w+)": .*?{kinds_and_value}', text):
-        outer = re.sub(r"\[.*?\]", "", found[2] or found[3])  # list[int | None] is a list
-        kinds = " or ".join(KINDS[kind] for kind in re.findall("|".join(KINDS), outer))
-        text = f"{found[1]} must be {kinds}, got {found[4]}"
-    elif found := re.search(r"unrecognized arguments: --(\w[\w-]*)|invalid choice: '(.*?)'", text):
-        hint = check.did_you_mean(found[1] or found[2], options if found[1] else COMMANDS, mark="")
-        text = ": ".join(filter(None, [text, hint]))
-    if re.search(r"unrecognized arguments: [^-]|must be a list .*, got .*,", text):
-        text += ": an option takes one value; repeat it, -k 5 -k 10, and quote a pattern, 'lists/*.parquet'"
-    return text
 
 
 # Commands -------------------------------------------------------------------------------------------------------------
