@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -15,7 +14,18 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import BinaryAccuracy
 
 import torch_recmetrics
-from torch_recmetrics import ILS, MRR, NDCG, BinaryAUC, HitRate, RecMetricCollection, Sliced, ranking_metrics
+from torch_recmetrics import (
+    ILS,
+    MRR,
+    NDCG,
+    BinaryAUC,
+    HitRate,
+    MeanPercentileRank,
+    OffPolicyValue,
+    RecMetricCollection,
+    Sliced,
+    ranking_metrics,
+)
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.state.ranked.user_means import RelevanceMeans
 
@@ -31,13 +41,28 @@ def test_a_member_that_takes_the_place_of_another_is_updated() -> None:
 
 
 @pytest.mark.parametrize("method", ["update", "forward"])
-def test_a_warning_names_the_line_of_the_update(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)  # which puts a line of its own in between
+def test_a_warning_names_the_line_of_the_update(method: str) -> None:
     metrics = RecMetricCollection([NDCG(1), BinaryAUC()])
     hidden = torch.tensor([[True, False]])
     with pytest.warns(UserWarning, match="hide every relevant item") as told:
         getattr(metrics, method)(torch.tensor([[0.2, 0.9]]), torch.tensor([[0, 1]]), mask=hidden)
     assert told[0].filename == __file__
+
+
+def test_a_warning_names_the_line_that_makes_or_computes() -> None:
+    """A warning of these goes by way of torchmetrics, whose lines it must not name."""
+    with pytest.warns(UserWarning, match="lower is better") as told:
+        MeanPercentileRank(empty_target_action="neg")
+    rows = torch.ones(3)
+    metric = OffPolicyValue()
+    metric.update(rows, rows, rows)
+    with pytest.warns(UserWarning, match="rests on few rows") as few:
+        metric.compute()
+    collection = RecMetricCollection([OffPolicyValue()])
+    collection.update(rows, rows, rows)
+    with pytest.warns(UserWarning, match="rests on few rows") as of_all:
+        collection.compute()
+    assert {warned.filename for warned in (*told, *few, *of_all)} == {__file__}
 
 
 def test_a_collection_is_torchmetrics_own_kind() -> None:

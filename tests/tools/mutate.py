@@ -89,7 +89,7 @@ SYMMETRIC = {
     "promote_types",
     "usable",
 }  # in their first two arguments
-SKIPPED_CALLS = ("option", "rank_zero_warn", "warn", "TypeVar", "namedtuple", "field", "set_ylim")
+SKIPPED_CALLS = ("option", "warn", "TypeVar", "namedtuple", "field", "set_ylim")
 
 
 def names_a_size(node: ast.AST, sizes: Collection[str]) -> bool:

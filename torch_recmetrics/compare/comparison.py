@@ -360,7 +360,7 @@ def warn_of_few_differences(rows: Sequence[ComparisonRow]) -> None:
             f"{ENOUGH_DIFFERENT} users who have one: {name} has {few[name]:,}"
             + (f", and {len(few) - 1} more of {len(rows)} rows have too few" if len(few) > 1 else "")
             + "; take test='randomization'",
-            stacklevel=3,
+            stacklevel=check.callers_level(),
         )
 
 

@@ -266,7 +266,7 @@ def check_numbering(argument: str, runs: Mapping[str, UserValues]) -> None:
             f"{argument}: {next(iter(numbered))} numbers its users in the order of their ids in files, {other} has "
             "sample ids of its own: they are paired as if these were the same numbers. Where they are not, evaluate "
             "both from files, with one truth",
-            stacklevel=5,
+            stacklevel=check.callers_level(),
         )
 
 
@@ -296,7 +296,7 @@ def warn_of_other_truths(argument: str, runs: Mapping[str, UserValues]) -> None:
         warnings.warn(
             f"{argument} must be of one truth, but their files of it {how}, {said}: a difference between them may be "
             "one of the truths. Evaluate all of them with the same file, relevance and seen items",
-            stacklevel=4,
+            stacklevel=check.callers_level(),
         )
 
 

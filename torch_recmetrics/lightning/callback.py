@@ -12,7 +12,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
@@ -32,6 +31,7 @@ from torch_recmetrics.lightning.inputs import (
 from torch_recmetrics.lightning.packages import PACKAGES, bind
 from torch_recmetrics.lightning.padding import with_sample_ids, without_repeats
 from torch_recmetrics.lightning.table import table_of, without_loader
+from torch_recmetrics.state.metric import warn
 from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, Ties, UserMeans
 from torch_recmetrics.users.user_values import UserValues
 
@@ -298,7 +298,7 @@ class RankingMetrics(Callback):
             wanted = None if metric is None else wanted_mode(metric)
             if mode in ("min", "max") and wanted not in (None, mode):
                 less = "less" if mode == "min" else "more"
-                rank_zero_warn(
+                warn(
                     f"{type(other).__name__}({monitor!r}) has mode={mode!r}, so it takes {less} of it for better: give "
                     f"it mode={wanted!r}"
                 )

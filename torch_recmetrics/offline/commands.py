@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torch import distributed
-from torchmetrics.utilities import rank_zero_warn
 
 from torch_recmetrics.collection.ranking import check_names, cutoffs_of
 from torch_recmetrics.compare.agreement import agreement, metric_named
@@ -44,6 +43,7 @@ from torch_recmetrics.offline.outputs import (
 from torch_recmetrics.offline.overlap import overlap
 from torch_recmetrics.offline.reports.glossary import about_metric, full_text, list_text, ordered_names
 from torch_recmetrics.offline.reports.report import Report
+from torch_recmetrics.state.metric import warn
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.texts import json_text
 from torch_recmetrics.users.user_values import UserValues, own_version
@@ -256,7 +256,7 @@ def run_compare(options: Options, output: Output) -> None:
     table = compare(values, baseline=baseline, metrics=chosen, level=level, **own)
     comparable = {*values[baseline], *values[baseline].summaries}
     if left_out := [m for m in reports[baseline] if m not in comparable and "/" not in m]:
-        rank_zero_warn(f"{', '.join(left_out)}: one value of all lists, not a mean over users, so not compared")
+        warn(f"{', '.join(left_out)}: one value of all lists, not a mean over users, so not compared")
     files = files_of_comparison(table, reports, values, level)
     output.show(table, lambda: json_text(table.to_records()), files)
 
@@ -312,11 +312,11 @@ def run_agreement(options: Options, output: Output) -> None:
     )
     counts = reports[1].counts
     if counts["users_without_list"]:
-        rank_zero_warn(
+        warn(
             f"{counts['users_without_list']} of {counts['users']} users have no list in {runs[1]!r}: they share nothing"
         )
     if counts["rows_without_truth"]:
-        rank_zero_warn(
+        warn(
             f"{counts['rows_without_truth']} rows of {runs[1]!r} are of users without a list in {runs[0]!r}, and are "
             "left out"
         )
@@ -462,7 +462,7 @@ def users_of(name: str, path: str, options: Options) -> tuple[Report | None, Use
             f"{counts['users_without_list']} of {counts['users']} users of the truth have no list, and count as users "
             "without hits"
         )
-        rank_zero_warn(f"{name}: {report.notes[-1]}")
+        warn(f"{name}: {report.notes[-1]}")
     if report.users is None or not (list(report.users) or report.users.summaries):
         raise InputError(f"`metric` must name a mean over users, got {', '.join(report)}, which {name} has no users of")
     return report, report.users

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.distributed import gather_all_tensors
+from torchmetrics.utilities.prints import rank_zero_only
 
 from torch_recmetrics.core.distributed.collectives import check_ready
 from torch_recmetrics.core.tensors import checks as check
@@ -61,7 +62,8 @@ T = TypeVar("T")
 def warn(text: str) -> None:
     """Warn on the first rank, and note it on all."""
     check.note(text)
-    rank_zero_warn(text, UserWarning)
+    if getattr(rank_zero_only, "rank", 0) == 0:
+        warnings.warn(text, UserWarning, stacklevel=check.callers_level())
 
 
 def is_to_empty(fn: Callable[[Tensor], Tensor]) -> bool:

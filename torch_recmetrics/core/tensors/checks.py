@@ -24,6 +24,7 @@ from torch_recmetrics.core.tensors.devices import is_sync_free
 
 ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+PACKAGES = ("torch_recmetrics", "torchmetrics", "torch")  # none of their lines is what a warning is about
 # 2^1024 is infinite in float64, and inf / inf would be reported as nan.
 LARGEST_EXPONENTIAL_RELEVANCE = 1023
 # Smaller gains come near the smallest float64: a user who has only those would have no digits left.
@@ -302,10 +303,10 @@ class ValueChecks:
 
 
 def callers_level() -> int:
-    """The `stacklevel` with which a warning of the function that calls this names the first line outside of us."""
-    level, package = 0, __name__.partition(".")[0]
+    """The `stacklevel` with which a warning of the function that calls this names the line of its user."""
+    level = 0
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES:
         level, frame = level + 1, frame.f_back
     return level + 1
 
