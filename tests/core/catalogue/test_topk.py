@@ -370,6 +370,21 @@ def test_vectors_whose_squares_are_lost_have_an_order(chunk_size: int | None) ->
     assert metric.compute() == pytest.approx(1 / 10)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("width", [1, 3, 64, 2000])
+def test_bounds_of_lengths_hold_whatever_the_size_of_the_numbers(width: int, dtype: torch.dtype) -> None:
+    sizes = 10.0 ** torch.arange(-44, 38, dtype=torch.float64)
+    vectors = (torch.randn(2 * 82, width, dtype=torch.float64) * sizes.repeat(2).unsqueeze(1)).to(dtype)
+    vectors = torch.cat([vectors[vectors.isfinite().all(1)], torch.zeros(1, width, dtype=dtype)])
+    bounds = embeddings.checked_norms(vectors, "item_embeddings", range(len(vectors)))
+    lengths = [math.hypot(*vector) for vector in vectors.tolist()]
+    for bound, length in zip(bounds.tolist(), lengths, strict=True):
+        assert length <= bound <= length * width**0.5 * 1.001
+    usual = [n for n, length in enumerate(lengths) if 1e-14 < length < 1e14]
+    assert usual
+    assert all(bounds[n] <= 1.001 * lengths[n] for n in usual)
+
+
 def test_lengths_are_rounded_to_the_nearest_number() -> None:
     squares = torch.cat([torch.rand(20_000).double() * 10.0**power for power in (-8, 0, 3, 30)])
     expected = torch.tensor([math.sqrt(square) for square in squares.tolist()], dtype=torch.float64)

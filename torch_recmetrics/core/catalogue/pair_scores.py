@@ -124,19 +124,24 @@ def directions(vectors: Tensor) -> Tensor:
 
 
 def checked_norms(vectors: Tensor, name: str, rows: range | Tensor) -> Tensor:
-    """(P,) lengths, a little more for very short vectors; refuses vectors that are not finite.
+    """(P,) bounds of their lengths, a little more than these; refuses vectors that are not finite.
 
     `rows` (P,) are those of the table, for the message.
     """
-    dtype, step = accumulator_dtype(vectors.device), max(1, step_elements(vectors.device) // max(1, vectors.shape[1]))
+    width, device = vectors.shape[1], vectors.device
+    dtype = accumulator_dtype(device) if vectors.dtype == torch.float64 else torch.float32
+    step = max(1, step_elements(device) // max(1, width))
     norms = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=dtype) for part in torch.split(vectors, step)])
-    if not norms.numel():
-        return norms
+    if not norms.numel() or not width:
+        return exact(norms)
+    norms = exact(norms) * (1 + width * torch.finfo(dtype).eps)
+    least, most = (SMALLEST, float("inf")) if dtype == torch.float64 else (1e-15, 1e15)
     shortest, longest = torch.stack(norms.aminmax()).tolist()  # both are NaN where one length is
-    if shortest < SMALLEST and vectors.shape[1]:
-        # Squares of such numbers underflow; a bound of their length does not.
-        short = norms < SMALLEST
-        norms[short] = exact(vectors[short]).abs().amax(1) * vectors.shape[1] ** 0.5
+    if shortest < least or not longest <= most:
+        # Squares of such numbers leave the range of the dtype; a bound of their length does not.
+        outside = ~((norms >= least) & (norms <= most))
+        norms[outside] = exact(vectors[outside]).abs().amax(1) * width**0.5
+        longest = float(norms.max())
     if not longest <= LARGEST:
         row = int((~(norms <= LARGEST)).to(torch.uint8).argmax())
         rule = f"no longer than {LARGEST:g}" if bool(vectors[row].isfinite().all()) else "finite"
