@@ -197,11 +197,12 @@ def test_bias(kind, kernel):
         assert_same(found, sorted_whole(users, items, 15, bias=bias))
 
 
+@pytest.mark.parametrize("cosine", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", KINDS)
-def test_coarse_scores_keep_their_bound(kind, dtype):
+def test_coarse_scores_keep_their_bound(kind, dtype, cosine):
     users, items = draw(kind, 7, 2500, 64, torch.Generator().manual_seed(6))
-    pairs = embeddings.PairScores(users, items)
+    pairs = embeddings.PairScores(users, items, None, cosine)
     for piece in scan.approx_scores(pairs, None, dtype, 800):
         ids = torch.arange(piece.first, piece.first + piece.n_items).repeat_interleave(7)
         exact = pairs.pair_scores(torch.arange(7).repeat(piece.n_items), ids).view(-1, 7)

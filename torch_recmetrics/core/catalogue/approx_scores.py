@@ -12,7 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.pair_scores import PairScores, checked_bias, checked_norms, directions
+from torch_recmetrics.core.catalogue.pair_scores import (
+    PairScores,
+    checked_bias,
+    checked_norms,
+    coarse_directions,
+    directions,
+)
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 
@@ -130,10 +136,11 @@ def write_scores(
         seen: (S,) ascending ids and (S,) which user has seen each.
         mask: (B, N) bool, True = may be found.
     """
-    items = directions(pairs.items[part]) if pairs.cosine else pairs.items[part]
-    torch.mm(items.to(users.dtype), users.T, out=scores)
+    dtype, items = users.dtype, pairs.items[part]
+    items = coarse_directions(items, dtype) if pairs.cosine else items.to(dtype)
+    torch.mm(items, users.T, out=scores)
     if pairs.bias is not None:
-        scores += pairs.bias[part].to(users.dtype).unsqueeze(1)
+        scores += pairs.bias[part].to(dtype).unsqueeze(1)
     if seen is not None:
         ids, rows = seen
         low, high = torch.searchsorted(ids, torch.tensor([part.start, part.stop], device=ids.device)).tolist()

@@ -20,6 +20,8 @@ from torch_recmetrics.core.tensors.sort_keys import slices
 # Two vectors of the largest length, and a bias of that size, give a finite score. The cosine takes shorter vectors than
 # the smallest for zero, so that the product of two lengths never underflows.
 LARGEST, SMALLEST = 1e150, 1e-150
+# Lengths between these are as exact in float32 as its rounding lets them be: no square leaves its range.
+LEAST_FLOAT32, MOST_FLOAT32 = 1e-15, 1e15
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +125,19 @@ def directions(vectors: Tensor) -> Tensor:
     return torch.where(lengths > 0, wide / lengths, 0.0)
 
 
+def coarse_directions(vectors: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same in a dtype: in float64, or off by at most d / 2 + 6 roundings of float32 and one of the dtype."""
+    if dtype == torch.float64:
+        return directions(vectors)
+    narrow = vectors.to(torch.float32)
+    lengths: Tensor = torch.linalg.vector_norm(narrow, dim=1, keepdim=True)
+    found = narrow / lengths
+    outside = ~((lengths >= LEAST_FLOAT32) & (lengths <= MOST_FLOAT32)).squeeze(1)
+    if bool(outside.any()):
+        found[outside] = directions(vectors[outside]).to(torch.float32)
+    return found.to(dtype)
+
+
 def checked_norms(vectors: Tensor, name: str, rows: range | Tensor) -> Tensor:
     """(P,) bounds of their lengths, a little more than these; refuses vectors that are not finite.
 
@@ -135,7 +150,7 @@ def checked_norms(vectors: Tensor, name: str, rows: range | Tensor) -> Tensor:
     if not norms.numel() or not width:
         return exact(norms)
     norms = exact(norms) * (1 + width * torch.finfo(dtype).eps)
-    least, most = (SMALLEST, float("inf")) if dtype == torch.float64 else (1e-15, 1e15)
+    least, most = (SMALLEST, float("inf")) if dtype == torch.float64 else (LEAST_FLOAT32, MOST_FLOAT32)
     shortest, longest = torch.stack(norms.aminmax()).tolist()  # both are NaN where one length is
     if shortest < least or not longest <= most:
         # Squares of such numbers leave the range of the dtype; a bound of their length does not.
