@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
-from torch_recmetrics.core.auc.pairs import group_pairs
+from torch_recmetrics.core.auc.pairs import group_pairs, sort_rows
 from torch_recmetrics.core.auc.scored_labels import Rows, column, joined, rows_of
 from torch_recmetrics.core.distributed.collectives import (
     gather_rows,
@@ -165,7 +165,7 @@ def rows_in_groups(clicks: Clicks) -> tuple[Tensor, Rows]:
 
 def group_table(groups: Tensor, rows: Rows, weighting: str) -> Groups:
     """The AUC and the weight of each group that has both classes."""
-    pairs = group_pairs(groups, rows.keys, rows.labels, rows.weights)
+    pairs = group_pairs(*sort_rows(groups, rows.keys, rows.labels, rows.weights))
     both = (pairs.positives > 0) & (pairs.negatives > 0)
     twice_u, positives, negatives = (exact(number[both]) for number in pairs[1:])
     weights = {"impressions": positives + negatives, "positives": positives, "uniform": torch.ones_like(positives)}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_by
-from torch_recmetrics.core.auc.pairs import class_sums, group_pairs
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_of
+from torch_recmetrics.core.auc.pairs import group_pairs, sort_rows
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import moments_by
@@ -136,11 +136,12 @@ class AucTable(RowTable):
                 found[slot, 0] = self.judged_rows(keys[rows], labels[rows], weights[rows])
                 found[slot, 2] = (weights[rows] > 0).sum()
             return found
-        pairs = group_pairs(slots, keys, labels, None if bool((weights == 1).all()) else weights)
+        ascending = sort_rows(slots, keys, labels, None if bool((weights == 1).all()) else weights)
+        pairs = group_pairs(*ascending)
         share = exact(pairs.twice_u) / (2 * exact(pairs.positives) * exact(pairs.negatives))
         found[pairs.indexes, 0] = share.clamp(max=1)
         if not self.clustered:
-            found[:, 1], found[:, 2] = delong_by(slots, self.slots.number, keys, labels, weights)
+            found[:, 1:] = torch.stack(errors_of(*ascending, self.slots.number)[1:], 1)
             return found
         for slot, rows in by_slot(slots):
             own = Rows(keys[rows], labels[rows], weights[rows], groups[rows])
@@ -245,12 +246,3 @@ class GroupTable(RowTable):
         values = (sums[:, :-1, 0] / sums[:, :-1, 1]).unbind(0)
         resamples = list(map(Resamples, values, (sums[:, -1, 0] > 1).tolist()))
         return dict.fromkeys(self.members, resamples)
-
-
-def delong_by(groups: Tensor, n_groups: int, keys: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """(n_groups,) each: DeLong's standard error of the AUC of each group, and its units."""
-    order = order_by(groups, keys)
-    groups, keys, labels, weights = groups[order], keys[order], labels[order], weights[order]
-    starts = run_starts(groups, keys)
-    sides = class_sums(starts, labels, weights, weights.square(), exact(weights > 0))
-    return errors_by(groups[starts], n_groups, sides)[1:]

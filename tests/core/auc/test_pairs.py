@@ -17,6 +17,7 @@ from torch_recmetrics.core.auc.pairs import (
     all_pairs,
     group_pairs,
     pack,
+    sort_rows,
     sums_before,
 )
 from torch_recmetrics.core.kernels.runtime import plain
@@ -58,13 +59,13 @@ def test_pairs_are_those_of_the_definition(dtype: torch.dtype, way: None) -> Non
         rows = rows_of([{**update, "weights": torch.ones_like(update["weights"])} for update in updates])
         assert all_pairs(keys, labels)[:3] == pairs(rows)
         assert all_pairs(keys, labels, weights).auc == pytest.approx(auc(weighed), abs=1e-13, nan_ok=True)
-        found = group_pairs(groups, keys, labels)
+        found = group_pairs(*sort_rows(groups, keys, labels))
         exact = {group: pairs(some) for group, some in sorted(by_group(rows).items())}
         assert {g: numbers for g, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True)} == {
             group: list(numbers) for group, numbers in exact.items()
         }
         assert found.indexes.tolist() == list(exact)
-        found = group_pairs(groups, keys, labels, weights)
+        found = group_pairs(*sort_rows(groups, keys, labels, weights))
         assert found.indexes.tolist() == sorted(by_group(rows))
         for group, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True):
             expected = auc(by_group(weighed)[group])
@@ -100,7 +101,7 @@ def test_groups_and_keys_may_fill_every_bit(dtype: torch.dtype, most: int, more:
     packed = pack(keys, labels, groups)
     assert int(packed.codes.min()) >= 0
     assert packed.codes.dtype == (dtype if not more else torch.int64)
-    found = group_pairs(groups, keys, labels)
+    found = group_pairs(*sort_rows(groups, keys, labels))
     assert [column.tolist() for column in found] == [[0, 6, 7], [2, 0, 0], [1, 2, 1], [1, 0, 1]]
 
 
@@ -110,7 +111,7 @@ def test_all_bits_of_a_float64_count() -> None:
     labels = torch.tensor([0, 1, 0, 1, 1, 0], dtype=torch.bool)
     assert all_pairs(ordered_keys(scores), labels).twice_u == 17
     groups = torch.tensor([2**63 - 1, 2**63 - 1, -(2**63), -(2**63), -(2**63), 0])
-    found = group_pairs(groups, ordered_keys(scores), labels)
+    found = group_pairs(*sort_rows(groups, ordered_keys(scores), labels))
     assert [column.tolist() for column in found] == [[-(2**63), 0, 2**63 - 1], [3, 0, 2], [2, 0, 1], [1, 1, 1]]
 
 
@@ -131,6 +132,6 @@ def test_weights_of_very_different_size() -> None:
     groups = torch.arange(n) % 2
     weights = torch.rand(n, dtype=torch.float64) * torch.where(groups == 0, 1e12, 1e-3)
     rows = rows_of([{"preds": scores, "target": labels, "weights": weights, "indexes": groups}])
-    found = group_pairs(groups, ordered_keys(scores), labels, weights)
+    found = group_pairs(*sort_rows(groups, ordered_keys(scores), labels, weights))
     for group, *numbers in zip(*map(torch.Tensor.tolist, found), strict=True):
         assert Pairs(*numbers).auc == pytest.approx(auc(by_group(rows)[group]), abs=1e-14)

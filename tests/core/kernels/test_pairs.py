@@ -10,7 +10,7 @@ import torch
 
 from torch_recmetrics import BinaryAUC, GroupAUC
 from torch_recmetrics.core.auc.histogram import codes_of, count_into, histogram
-from torch_recmetrics.core.auc.pairs import group_pairs
+from torch_recmetrics.core.auc.pairs import group_pairs, sort_rows
 from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
@@ -54,9 +54,9 @@ def test_groups_have_their_pairs(dtype: torch.dtype, kinds: int) -> None:
     g = torch.Generator().manual_seed(1)
     scores = torch.randint(-kinds, kinds, (400,), generator=g).to(dtype)
     labels, groups = torch.rand(400, generator=g) < 0.3, torch.randint(-5, 30, (400,), generator=g) * 1_000_003
-    found = group_pairs(groups, ordered_keys(scores), labels)
+    found = group_pairs(*sort_rows(groups, ordered_keys(scores), labels))
     with plain():
-        expected = group_pairs(groups, ordered_keys(scores), labels)
+        expected = group_pairs(*sort_rows(groups, ordered_keys(scores), labels))
     for column, other in zip(found, expected, strict=True):
         assert torch.equal(column, other)
     for index, twice_u, positives, negatives in zip(*map(torch.Tensor.tolist, found), strict=True):

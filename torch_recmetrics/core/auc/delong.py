@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.histogram import used_bins
-from torch_recmetrics.core.auc.pairs import class_sums, units_of
+from torch_recmetrics.core.auc.pairs import Packed, class_sums, sort_rows, units_of
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct_rows, joined
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
@@ -31,14 +31,28 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
     :math:`w^2` times in the squares. The error is nan for fewer than two rows of a class, and where rows with weights
     were counted in bins, which do not hold the squares of weights.
     """
-    sides = sides_of(seen)
-    whole = torch.zeros_like(sides[0][0], dtype=torch.int64)
-    auc, error, n_units = (column.squeeze(0) for column in errors_by(whole, 1, sides))
+    if seen.tables:
+        sides = sides_of(seen)
+        found = errors_by(torch.zeros_like(sides[0][0], dtype=torch.int64), 1, sides)
+    else:
+        rows = seen.all_rows()
+        found = errors_of(*sort_rows(None, rows.keys, rows.labels, rows.weights), 1)
+    auc, error, n_units = (column.squeeze(0) for column in found)
     return auc, error, n_units
 
 
+def errors_of(packed: Packed, weights: Tensor | None, n_groups: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(n_groups,) each: the same of each group of :func:`sort_rows`, whose ids are 0 to n_groups - 1."""
+    starts, positive = run_starts(packed.codes >> 1), packed.codes & 1
+    if weights is None:
+        sides = class_sums(starts, positive, exact(torch.ones_like(positive))) * 3
+    else:
+        sides = class_sums(starts, positive, weights, weights.square(), exact(weights > 0))
+    return errors_by(packed.ids_of(packed.codes[starts] >> packed.shift), n_groups, sides)
+
+
 def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
-    """(n_groups,) each: the same of several groups of rows; `groups` is that of each score, ascending."""
+    """(n_groups,) each: the same of several groups of rows; `groups` is that of each score, those of one together."""
     first = run_first(run_starts(groups))
     by_class = torch.cat([groups, groups + n_groups])
     weights, squares, numbers = sides

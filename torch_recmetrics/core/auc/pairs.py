@@ -62,12 +62,17 @@ class Packed(NamedTuple):
     most_groups: int
     names: Tensor | None  # the ids of groups, where they were numbered anew
 
+    def ids_of(self, groups: Tensor) -> Tensor:
+        """The ids of groups, as these stand in the codes."""
+        numbers = groups.to(torch.int64) + self.first_group
+        return numbers if self.names is None else self.names[numbers]
+
     def by_index(self, groups: Tensor, *columns: Tensor) -> GroupPairs:
         """The pairs of groups, as they stand in the codes, in ascending order of their ids."""
-        groups = groups.to(torch.int64) + self.first_group
+        ids = self.ids_of(groups)
         if self.names is None:
-            return GroupPairs(groups, *columns)
-        indexes, order = torch.sort(self.names[groups])
+            return GroupPairs(ids, *columns)
+        indexes, order = torch.sort(ids)
         return GroupPairs(indexes, *(column[order] for column in columns))
 
 
@@ -119,8 +124,10 @@ def pack(keys: Tensor, labels: Tensor, groups: Tensor | None = None) -> Packed:
     return Packed(codes, shift, first_group, 1 << group_bits, names)
 
 
-def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Tensor | None = None) -> GroupPairs:
-    """The pairs within each group: in exact integers, or each pair counts the product of its rows' weights, in float64.
+def sort_rows(
+    groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> tuple[Packed, Tensor | None]:
+    """The rows in ascending order, and (n,) their float64 weights, where they have any.
 
     Args:
         groups, keys, labels: see :func:`pack`; without groups all rows are one group.
@@ -128,14 +135,23 @@ def group_pairs(groups: Tensor | None, keys: Tensor, labels: Tensor, weights: Te
     """
     packed = pack(keys, labels, groups)
     if weights is None:
-        codes = sort_column(packed.codes)
-        if usable(codes):
-            columns = codes.new_empty((4, min(codes.shape[0], packed.most_groups)), dtype=torch.int64)
-            n_groups = kernels.count_groups(codes.numpy(), packed.shift, *columns.numpy())
-            return packed.by_index(*columns[:, :n_groups])
-        return packed.by_index(*counted_by_place(codes, packed.shift))
+        return packed._replace(codes=sort_column(packed.codes)), None
     codes, order = torch.sort(packed.codes)
-    weights = exact(weights)[order]
+    return packed._replace(codes=codes), exact(weights)[order]
+
+
+def group_pairs(packed: Packed, weights: Tensor | None) -> GroupPairs:
+    """The pairs within each group of sorted rows, see :func:`sort_rows`.
+
+    They are exact integers, or each pair counts the product of its rows' weights, in float64.
+    """
+    codes = packed.codes
+    if weights is None and usable(codes):
+        columns = codes.new_empty((4, min(codes.shape[0], packed.most_groups)), dtype=torch.int64)
+        n_groups = kernels.count_groups(codes.numpy(), packed.shift, *columns.numpy())
+        return packed.by_index(*columns[:, :n_groups])
+    if weights is None:
+        return packed.by_index(*counted_by_place(codes, packed.shift))
     starts = run_starts(codes >> 1)  # of a score in a group
     of_score = codes[starts] >> packed.shift
     group_starts = run_starts(of_score)
@@ -186,9 +202,9 @@ def class_sums(starts: Tensor, positive: Tensor, *columns: Tensor) -> list[Tenso
 
 
 def all_pairs(keys: Tensor, labels: Tensor, weights: Tensor | None = None) -> Pairs:
-    """All pairs of a positive and a negative row; see :func:`group_pairs`."""
+    """All pairs of a positive and a negative row; see :func:`sort_rows`."""
     number = int if weights is None else float
-    return Pairs(*(number(column.sum()) for column in group_pairs(None, keys, labels, weights)[1:]))
+    return Pairs(*(number(column.sum()) for column in group_pairs(*sort_rows(None, keys, labels, weights))[1:]))
 
 
 def units_of(totals: Tensor) -> Tensor:
