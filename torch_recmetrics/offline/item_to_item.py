@@ -16,8 +16,8 @@ from torch_recmetrics.core.ranking.full_lists import Entries
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.moments import combined, moments, ratio, sums_by
-from torch_recmetrics.core.tensors.segments import run_starts
+from torch_recmetrics.core.tensors.moments import combined, moments, ratio
+from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.inputs.batches import SortedRows
 from torch_recmetrics.offline.inputs.columns import (
@@ -309,7 +309,7 @@ def sums_of(columns: Sequence[Tensor], n_groups: int, plan: Plan) -> Tensor:
     entries = Entries(first.cumsum(0) - 1, start, size, None, grade)
     n_relevant = torch.bincount(entries.users, minlength=int(first.sum())).to(torch.float64).unsqueeze(1)
     own = torch.cat([torch.ones_like(n_relevant), n_relevant, values_of_events(entries, length[first], plan)], 1)
-    return sums_by(group[first], own * n[first].unsqueeze(1), n_groups)
+    return sum_by(group[first], own * n[first].unsqueeze(1), n_groups)
 
 
 def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:

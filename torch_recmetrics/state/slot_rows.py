@@ -63,8 +63,8 @@ class RowTable(SlotTable):
         found = []
         for piece in self.counted_pieces(ranks):
             rows, slots = piece["entries"].unbind(1)
-            keys = comparable(piece["keys"], self.num_bins)[rows]
-            labels = piece["labels"][rows]
+            keys = comparable(piece["keys"], self.num_bins).index_select(0, rows)
+            labels = piece["labels"].index_select(0, rows)
             weights = piece["weights"][rows] if "weights" in piece else exact(torch.ones_like(keys))
             groups = piece["groups"][rows] if "groups" in piece else torch.zeros_like(slots)
             found.append((slots, groups, keys, labels, weights))

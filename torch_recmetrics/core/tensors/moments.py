@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.segments import sum_by
 
 NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
 MOMENTS = 6
@@ -74,15 +75,6 @@ def moments(numerators: Tensor, denominators: Tensor) -> Tensor:
     return torch.cat([sums, torch.stack(rest)])
 
 
-def sums_by(groups: Tensor, values: Tensor, n_groups: int) -> Tensor:
-    """(n_groups, columns): the sums of the (E, columns) values of each group, added up in the order of the rows."""
-    columns = values.shape[1]
-    # One index for each number: rows at a time are added many times slower.
-    places = (groups * columns).unsqueeze(1) + torch.arange(columns, device=groups.device)
-    total = torch.zeros(n_groups * columns, dtype=values.dtype, device=values.device)
-    return total.index_add_(0, places.flatten(), values.flatten()).view(n_groups, columns)
-
-
 def moments_by(groups: Tensor, n_groups: int, numerators: Tensor, denominators: Tensor) -> Tensor:
     """(n_groups, columns, 6): the sums of each group of users.
 
@@ -91,15 +83,15 @@ def moments_by(groups: Tensor, n_groups: int, numerators: Tensor, denominators: 
         n_groups: how many groups there are.
         numerators, denominators: (E, columns).
     """
-    columns = numerators.shape[1]
-    count = (denominators != 0).to(numerators.dtype)
-    first = sums_by(groups, torch.cat([numerators, denominators, count, denominators.square()], 1), n_groups)
-    numerator, denominator, n, squares = first.view(n_groups, 4, columns).unbind(1)
-    centre = ratio(numerator, denominator)
-    deviations = torch.addcmul(numerators, denominators, centre[groups], value=-1)
-    second = sums_by(groups, torch.cat([deviations.square(), deviations * denominators], 1), n_groups)
-    deviation_squares, products = second.view(n_groups, 2, columns).unbind(1)
-    return torch.stack([numerator, denominator, n, deviation_squares, products, squares], -1)
+
+    def summed(values: Tensor) -> Tensor:
+        return sum_by(groups, values, n_groups)
+
+    sums = summed(numerators), summed(denominators)
+    deviations = torch.addcmul(numerators, denominators, ratio(*sums).index_select(0, groups), value=-1)
+    count, products = (denominators != 0).to(numerators.dtype), deviations * denominators
+    rest = [count, deviations.square_(), products, denominators.square()]
+    return torch.stack([*sums, *map(summed, rest)], -1)
 
 
 def combined(parts: Tensor) -> Tensor:

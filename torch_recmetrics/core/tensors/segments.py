@@ -39,8 +39,8 @@ def run_sizes(starts: Tensor) -> Tensor:
 
 
 def sum_by(group: Tensor, values: Tensor, n_groups: int) -> Tensor:
-    """(n_groups,) the sum of the values of each group."""
-    return torch.zeros(n_groups, dtype=values.dtype, device=values.device).index_add_(0, group, values)
+    """(n_groups, ...) the sum of the (M, ...) values of each group, added up in the order of the rows."""
+    return values.new_zeros((n_groups, *values.shape[1:])).index_add_(0, group, values)
 
 
 def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], fill: float = 0.0) -> Tensor:
