@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
 
-from torch_recmetrics import NDCG, Coverage, Sliced, functional, rank, ranking_metrics
+from torch_recmetrics import MRR, NDCG, Coverage, FromSampled, GroupExposure, Sliced, functional, rank, ranking_metrics
 from torch_recmetrics.compare import UserValues, t_test
 from torch_recmetrics.lightning.evidence import difference_bounds
 from torch_recmetrics.lightning.padding import STEPS, places_of_batch, with_sample_ids
@@ -62,7 +62,8 @@ class Model(pl.LightningModule):
 class LogsItself(Model):
     def __init__(self, keep_users: bool = True) -> None:
         super().__init__()
-        self.metrics = ranking_metrics("ndcg", 3, prefix="val_", keep_users=keep_users)
+        options = {"coverage": {"num_items": N_ITEMS}}
+        self.metrics = ranking_metrics(("ndcg", "coverage"), 3, options=options, prefix="val_", keep_users=keep_users)
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         self.metrics.update(**super().validation_step(batch, batch_idx), sample_ids=batch[0])
@@ -168,6 +169,12 @@ def test_a_resumed_training_stops_where_an_unbroken_one_does(tmp_path: Path) -> 
     [
         (Model, [SignificantStopping("val_ndcg@3")], "`monitor` must be a mean over users .*there are none"),
         (Model, [SignificantStopping("val_x"), quiet_metrics()], "got 'val_x'; there are val_ndcg@3, val_mrr@3"),
+        (
+            Model,
+            [SignificantStopping("val_mrr@3"), RankingMetrics(FromSampled(MRR(3), 9, method="em"))],
+            "got 'val_mrr@3'; there are val_mrr@3",
+        ),
+        (LogsItself, [SignificantStopping("val_coverage@3")], "`monitor` must be a mean over users .*'val_coverage@3'"),
         (lambda: LogsItself(keep_users=False), [SignificantStopping("val_ndcg@3")], "keep_users=True, and update it"),
         (
             Model,
@@ -187,6 +194,9 @@ def test_options_that_are_refused() -> None:
             SignificantStopping("val_ndcg@3", level=level)
     with pytest.raises(ValueError, match="`metrics` must have a mean over users"):
         RankingMetrics(Coverage(5), keep_users=True)
+    with pytest.raises(ValueError, match="`metrics` must have a mean over users"):
+        RankingMetrics(FromSampled(MRR(3), N_ITEMS, method="em"), keep_users=True)
+    assert RankingMetrics(GroupExposure(torch.arange(N_ITEMS) % 2, 3), keep_users=True).names()
 
 
 def test_pickled() -> None:

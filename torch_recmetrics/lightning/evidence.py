@@ -9,10 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_recmetrics.collection.from_sampled import EM
 from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.statistics import differences
 from torch_recmetrics.state.intervals import student_quantile
+from torch_recmetrics.state.ranked.user_means import UserMeans
 from torch_recmetrics.users.user_values import UserValues
+
+
+def has_users(metric: Any) -> bool:
+    """Whether each user has a value in this metric, so that it could be kept."""
+    return isinstance(metric, UserMeans) and not metric.pooled and metric.aggregation != EM
 
 
 def difference_bounds(values: UserValues, best: UserValues, name: str, level: float) -> tuple[float, float]:
