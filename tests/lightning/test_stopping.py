@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Tens
 
 from torch_recmetrics import MRR, NDCG, Coverage, FromSampled, GroupExposure, Sliced, functional, rank, ranking_metrics
 from torch_recmetrics.compare import UserValues, t_test
-from torch_recmetrics.lightning.evidence import difference_bounds
+from torch_recmetrics.lightning.evidence import bare, difference_bounds
 from torch_recmetrics.lightning.padding import STEPS, places_of_batch, with_sample_ids
 
 pytest.importorskip("pytorch_lightning")
@@ -204,6 +204,11 @@ def test_pickled() -> None:
     assert (again.level, again.monitor) == (0.8, "val_ndcg@3") and isinstance(again, pl.callbacks.EarlyStopping)
 
 
+def test_names_of_a_baseline_without_their_prefix() -> None:
+    users = UserValues([1, 2], {"test_mrr": [0.5, 1.0]})
+    assert list(bare(users, "val_", "test_")) == list(bare(users, "", "test_")) == ["mrr"]
+
+
 def test_the_interval_is_that_of_the_paired_t_test() -> None:
     ids = list(range(N_USERS))
     first, second = (UserValues(ids, {"a": ndcg(epoch)}) for epoch in (1, 4))
@@ -276,7 +281,8 @@ def test_sample_ids_of_other_layouts() -> None:
     device, preds = torch.device("cpu"), torch.zeros(16, 3)
     given = {"preds": preds, "sample_ids": torch.zeros(16)}
     assert with_sample_ids(given, None, 0, device) is given
-    for left_alone in ({}, {"preds": preds[0], "indexes": preds[0]}, {"preds": rank(preds, top_k=2)}):
+    flat, refused_later = {"preds": preds[0], "indexes": preds[0]}, ({"preds": preds.tolist()}, {"target": preds})
+    for left_alone in ({}, flat, {"preds": rank(preds, top_k=2)}, *refused_later):
         assert "sample_ids" not in with_sample_ids(left_alone, loader(), 0, device)
     steps = with_sample_ids({"preds": torch.zeros(16, 2, 3)}, loader(), 1, device)["sample_ids"]
     assert steps.shape == (16, 2) and steps[1].tolist() == [17 * STEPS, 17 * STEPS + 1]

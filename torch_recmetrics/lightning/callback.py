@@ -64,13 +64,13 @@ class RankingMetrics(Callback):
         options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}`` or
             ``{"coverage": {"num_items": 9066}}``.
         at: what stands between name and cutoff; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
-        ties: how equal scores count, for metrics given by name; as are the next three.
+        ties: how equal scores count, for metrics given by name, as are the next five.
         empty_target_action: what users without relevant items count.
         nan_action: NaN scores are refused, or not recommended.
         ignore_index: this label or id stands for padding, as -1 does among ids.
         min_relevance: relevance below it counts as 0.
         validate_args: False leaves out the checks that read values.
-        preds: where an argument of ``update`` is to be found, as each of the next thirteen: keys, attributes and places
+        preds: where an argument of ``update`` is to be found, as each of the next fifteen: keys, attributes and places
             in tuples, joined by dots. ``"logits"`` is an entry of what the step returns, ``"outputs"`` all of it,
             ``"batch.labels"`` an entry of the batch, ``"module.items.weight"`` one of the module; a method, such as in
             ``"module.predict_step.logits"``, is called with the batch. Where one is given, nothing else is read. Lists

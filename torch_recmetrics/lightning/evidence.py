@@ -76,10 +76,10 @@ def read_baseline(baseline: Any) -> UserValues:
 
 
 def bare(users: UserValues, *prefixes: str) -> UserValues:
-    """The same values without what stands in front of their names."""
+    """The same values without the first of these prefixes that a name begins with."""
 
     def short(name: str) -> str:
-        return next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
+        return next((name.removeprefix(each) for each in prefixes if each and name.startswith(each)), name)
 
     state = packed(users)
     for part in ("values", "definitions", "summaries"):
@@ -109,7 +109,7 @@ def wanted_mode(metric: Any) -> str | None:
 
 
 def is_better(value: Tensor | float, best: float, *, higher: bool) -> bool:
-    """Whether a value is better than the best one so far; nan is better than nothing."""
+    """Whether a value is better than the best one so far; nan never is, and any other value is better than nan."""
     number = float(value)
     if math.isnan(number) or math.isnan(best):
         return not math.isnan(number)

@@ -113,8 +113,8 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
     """
     if not arguments or not {"sample_ids", "indexes"}.isdisjoint(arguments):
         return arguments
-    lead: Any = next((arguments[name] for name in LEADS if name in arguments), None)
-    if isinstance(lead, Ranking):
+    lead = next((arguments[name] for name in LEADS if name in arguments), None)
+    if not isinstance(lead, Tensor):  # a ready ranking has ids of its own or none; the update refuses all else
         return arguments
     sampled = places_of_batch(loader, batch_idx)
     numbers = sampled.places % sampled.n_rows if sampled is not None and sampled.in_order else None
