@@ -141,7 +141,8 @@ def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *,
     check.check_argument("seen_ids", seen_ids, ndim=2)
     check.check_rows("seen_ids", seen_ids, pairs.n_users, "`user_embeddings`")
     check.check_device(pairs.users.device, {"seen_ids": seen_ids})
+    ids = seen_ids.to(torch.int64)  # a byte is compared with the bounds as bytes
     checks = check.ValueChecks()
-    check.defer_ids(checks, "seen_ids", seen_ids, below=first_item + pairs.n_items if whole else None)
+    check.defer_ids(checks, "seen_ids", ids, below=first_item + pairs.n_items if whole else None)
     checks.raise_first()
-    return seen_ids.to(torch.int64) - first_item
+    return ids - first_item

@@ -277,6 +277,10 @@ def test_point_16_predicted_classes_and_empty_batches_still_go() -> None:
         metrics.update(torch.tensor([0, 3]), torch.tensor([0, 2]))
     copied = pickle.loads(pickle.dumps(metrics)).clone()
     assert float(copied(*heads())["accuracy"]) >= 0
+    for nobody in (heads(0), (torch.zeros(0, dtype=torch.int64),) * 2):
+        assert all(value.isnan() for value in metrics(*nobody).values())
+        metrics.update(*nobody)
+    assert float(metrics.compute()["accuracy"]) == pytest.approx(2 / 3)
 
 
 def test_point_16_the_threshold_is_exclusive_as_it_is_described() -> None:

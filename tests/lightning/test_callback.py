@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import pydoc
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pytest
@@ -118,6 +119,7 @@ def test_what_is_not_known_is_left_alone() -> None:
         DataLoader(rows, batch_size=3, shuffle=True),
         DataLoader(rows, batch_sampler=Custom(sampler, 3, False)),
         DataLoader(rows, batch_size=3, sampler=sampler, num_workers=1, in_order=False),
+        SimpleNamespace(sampler=sampler),  # a loader around another one, which shows its sampler
     ):
         assert places_of_batch(loader, 0) is None
         assert without_repeats({"preds": SCORES}, loader, 0) == {"preds": SCORES}

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
 
-from torch_recmetrics import NDCG, Coverage, Sliced, functional, rank, ranking_metrics
+from torch_recmetrics import MRR, NDCG, Coverage, FromSampled, GroupExposure, Sliced, functional, rank, ranking_metrics
 from torch_recmetrics.compare import UserValues, t_test
-from torch_recmetrics.lightning.evidence import difference_bounds
+from torch_recmetrics.lightning.evidence import bare, difference_bounds
 from torch_recmetrics.lightning.padding import STEPS, places_of_batch, with_sample_ids
 
 pytest.importorskip("pytorch_lightning")
@@ -62,7 +62,8 @@ class Model(pl.LightningModule):
 class LogsItself(Model):
     def __init__(self, keep_users: bool = True) -> None:
         super().__init__()
-        self.metrics = ranking_metrics("ndcg", 3, prefix="val_", keep_users=keep_users)
+        options = {"coverage": {"num_items": N_ITEMS}}
+        self.metrics = ranking_metrics(("ndcg", "coverage"), 3, options=options, prefix="val_", keep_users=keep_users)
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         self.metrics.update(**super().validation_step(batch, batch_idx), sample_ids=batch[0])
@@ -168,6 +169,12 @@ def test_a_resumed_training_stops_where_an_unbroken_one_does(tmp_path: Path) -> 
     [
         (Model, [SignificantStopping("val_ndcg@3")], "`monitor` must be a mean over users .*there are none"),
         (Model, [SignificantStopping("val_x"), quiet_metrics()], "got 'val_x'; there are val_ndcg@3, val_mrr@3"),
+        (
+            Model,
+            [SignificantStopping("val_mrr@3"), RankingMetrics(FromSampled(MRR(3), 9, method="em"))],
+            "got 'val_mrr@3'; there are val_mrr@3",
+        ),
+        (LogsItself, [SignificantStopping("val_coverage@3")], "`monitor` must be a mean over users .*'val_coverage@3'"),
         (lambda: LogsItself(keep_users=False), [SignificantStopping("val_ndcg@3")], "keep_users=True, and update it"),
         (
             Model,
@@ -187,11 +194,19 @@ def test_options_that_are_refused() -> None:
             SignificantStopping("val_ndcg@3", level=level)
     with pytest.raises(ValueError, match="`metrics` must have a mean over users"):
         RankingMetrics(Coverage(5), keep_users=True)
+    with pytest.raises(ValueError, match="`metrics` must have a mean over users"):
+        RankingMetrics(FromSampled(MRR(3), N_ITEMS, method="em"), keep_users=True)
+    assert RankingMetrics(GroupExposure(torch.arange(N_ITEMS) % 2, 3), keep_users=True).names()
 
 
 def test_pickled() -> None:
     again = pickle.loads(pickle.dumps(SignificantStopping("val_ndcg@3", level=0.8)))
     assert (again.level, again.monitor) == (0.8, "val_ndcg@3") and isinstance(again, pl.callbacks.EarlyStopping)
+
+
+def test_names_of_a_baseline_without_their_prefix() -> None:
+    users = UserValues([1, 2], {"test_mrr": [0.5, 1.0]})
+    assert list(bare(users, "val_", "test_")) == list(bare(users, "", "test_")) == ["mrr"]
 
 
 def test_the_interval_is_that_of_the_paired_t_test() -> None:
@@ -266,7 +281,8 @@ def test_sample_ids_of_other_layouts() -> None:
     device, preds = torch.device("cpu"), torch.zeros(16, 3)
     given = {"preds": preds, "sample_ids": torch.zeros(16)}
     assert with_sample_ids(given, None, 0, device) is given
-    for left_alone in ({}, {"preds": preds[0], "indexes": preds[0]}, {"preds": rank(preds, top_k=2)}):
+    flat, refused_later = {"preds": preds[0], "indexes": preds[0]}, ({"preds": preds.tolist()}, {"target": preds})
+    for left_alone in ({}, flat, {"preds": rank(preds, top_k=2)}, *refused_later):
         assert "sample_ids" not in with_sample_ids(left_alone, loader(), 0, device)
     steps = with_sample_ids({"preds": torch.zeros(16, 2, 3)}, loader(), 1, device)["sample_ids"]
     assert steps.shape == (16, 2) and steps[1].tolist() == [17 * STEPS, 17 * STEPS + 1]

@@ -164,7 +164,7 @@ class RecMetricCollection(MetricCollection):
             if member.dist_sync_on_step:
                 raise ValueError(f"{member.name} has dist_sync_on_step=True: a collection gives the values of one rank")
         if ranked:
-            Evaluator(ranked)
+            Evaluator(ranked)  # which refuses metrics that cannot share one ranking
 
     def start_keeping_users(self) -> None:
         """As if it had been made with ``keep_users=True``."""
@@ -176,7 +176,8 @@ class RecMetricCollection(MetricCollection):
     def _fused_state(self) -> FusedState:
         """What the members share, made anew when they have changed."""
         members = list(self._modules.values())
-        if self._fused is None or [*map(id, members)] != [*map(id, self._fused.made_from)]:  # `==` of two makes a third
+        # By identity: `==` of two metrics is a third metric.
+        if self._fused is None or [*map(id, members)] != [*map(id, self._fused.made_from)]:
             self._fused = FusedState(members)
         return self._fused
 
@@ -221,10 +222,9 @@ class RecMetricCollection(MetricCollection):
         arguments = {name: value for name, value in arguments.items() if value is not None}
         if not fused.members:
             arguments = self._by_own_names(arguments)
-        layout = arguments
-        if not fused.members or not arguments.keys() <= ARGUMENTS:
-            self._check_known(arguments)  # a member that ranks takes all of ARGUMENTS
-            layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
+        if not fused.members or not arguments.keys() <= ARGUMENTS:  # all of which a member that ranks takes
+            self._check_known(arguments)
+        layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
         if not fused.others and method == "update":  # nothing to take back or to give
             with torch.no_grad():  # a decorator would be the line that warnings name
                 fused.prepare(layout, method)()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -58,6 +59,17 @@ class LabelMetrics(RecMetricCollection):
             self.reset()
         return self
 
+    def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
+        checked = self._checked(arguments)
+        if checked is None:
+            nothing = torch.full((), float("nan"), dtype=accumulator_dtype(arguments["preds"].device))
+            return dict.fromkeys(self._modules, nothing)
+        return super()._advance(checked, method)
+
+    @abstractmethod
+    def _checked(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments as all members take them, once no member can refuse them; None where no row counts."""
+
 
 class ClickMetrics(LabelMetrics):
     """A collection for predicted click probabilities; an update takes, as that of :class:`~torch_recmetrics.GroupAUC`,
@@ -71,7 +83,7 @@ class ClickMetrics(LabelMetrics):
     The values of a batch without rows are nan.
     """
 
-    def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
+    def _checked(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         if arguments["indexes"] is None and any(isinstance(member, GroupAUC) for member in self._modules.values()):
             raise ValueError("`indexes` is missing: group_auc needs it; `ctr_metrics(weighting=None)` leaves it out")
         preds, target = arguments["preds"], arguments["target"]
@@ -80,7 +92,7 @@ class ClickMetrics(LabelMetrics):
             preds, target, validate_args=self.validate_args, probabilities=True, ignore_index=ignore_index
         )
         if not clicks.preds.numel():
-            return dict.fromkeys(self._modules, torch.full((), float("nan"), dtype=accumulator_dtype(preds.device)))
+            return None
         # torchmetrics' own refuse floats, and a row without a dimension.
         labels = target.detach().to(torch.bool).to(torch.int64)
         given = {**arguments, "target": labels}
@@ -88,8 +100,7 @@ class ClickMetrics(LabelMetrics):
             # torchmetrics looks at the predictions of rows that it leaves out: one above 1 makes logits of all.
             ignored = target.detach() == ignore_index
             given |= {"preds": preds.masked_fill(ignored, 0), "target": labels.masked_fill(ignored, ignore_index)}
-        given = {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
-        return super()._advance(given, method)
+        return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
 
     def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:
         """The cells of a confusion matrix are counted once for all members of torchmetrics that add them up."""
@@ -119,16 +130,14 @@ class ClassMetrics(LabelMetrics):
 
     - ``preds``: (B, C) floating point, or (B,) integer, predicted classes;
     - ``target``: (B,) integer, from 0 to C - 1.
+
+    The values of a batch without rows are nan.
     """
 
     num_classes = 0
 
-    def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
-        self._check(arguments["preds"], arguments["target"])
-        return super()._advance(arguments, method)
-
-    def _check(self, preds: Any, target: Any) -> None:
-        """Refuse what torchmetrics' members would count, or raise for after some have counted it."""
+    def _checked(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        preds, target = arguments["preds"], arguments["target"]
         check.check_tensor("preds", preds)
         check.check_tensor("target", target, ndim=1)
         check.check_ids("target", target)
@@ -147,6 +156,7 @@ class ClassMetrics(LabelMetrics):
             check.defer_nan(checks, preds.detach().isnan().any(1).logical_and_(~ignored))
         self._defer_classes(checks, "target", target, ignored)
         checks.raise_first()
+        return arguments if target.shape[0] else None
 
     def _defer_classes(self, checks: check.ValueChecks, name: str, classes: Tensor, ignored: Tensor) -> None:
         last = self.num_classes - 1

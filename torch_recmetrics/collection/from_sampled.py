@@ -154,7 +154,7 @@ class FromSampled(OneForEach, UserMeans):
             raise ValueError(f"`num_items` must be at least top_k={inside.top_k} of the metric, got {self.num_items}")
         if self.method == EM and self.keep_users:
             raise ValueError('method="em" has no values of users: leave keep_users=True out, or take another method')
-        self.__dict__["top_k"] = None  # whole lists are read
+        self.__dict__["top_k"] = None  # whole lists are read: what is asked of a ranking is read from the instance
         self.aggregation = EM if self.method == EM else "mean"
         self.gamma = float(self.gamma)
         self.sampling = Sampling(self.num_items, self.replacement)

@@ -51,7 +51,7 @@ def ranking_metrics(
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
         at: what stands between name and cutoff; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
-        ties: how equal scores count; goes to the metrics that take it, as do the next two.
+        ties: how equal scores count; goes to the metrics that take it, as do the next three.
         empty_target_action: what users without relevant items count.
         nan_action: NaN scores are refused, or not recommended.
         validate_args: False leaves out the checks that read values.
@@ -82,9 +82,9 @@ def ranking_metrics(
     if not entries or not cutoffs:
         raise ValueError(f"`metrics` and `top_k` must name at least one each, got {entries!r} and {cutoffs!r}")
     is_named = isinstance(metrics, Mapping | MetricCollection)
-    unread = {"top_k": cutoffs != [10], "options": bool(own_options), **dict.fromkeys(common, True)}
-    for option in [] if names else [option for option, is_set in unread.items() if is_set]:
-        raise TypeError(f"`{option}` is for metrics given by name, and `metrics` has none: give it to the metrics")
+    for_names = {"top_k": cutoffs != [10], "options": bool(own_options), **dict.fromkeys(common, True)}
+    if not names and (given := [option for option, is_given in for_names.items() if is_given]):
+        raise TypeError(f"`{given[0]}` is for metrics given by name, and `metrics` has none: give it to the metrics")
     if is_named and at != "@":
         raise TypeError("`at` is for names that metrics have by themselves: write the names as they shall be logged")
     if isinstance(metrics, MetricCollection):

@@ -17,7 +17,16 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import MetricsOrNames, ranking_metrics
 from torch_recmetrics.core.tensors.checks import check_flag
 from torch_recmetrics.lightning.bases import Callback
-from torch_recmetrics.lightning.evidence import bare, compared, is_better, packed, read_baseline, unpacked, wanted_mode
+from torch_recmetrics.lightning.evidence import (
+    bare,
+    compared,
+    has_users,
+    is_better,
+    packed,
+    read_baseline,
+    unpacked,
+    wanted_mode,
+)
 from torch_recmetrics.lightning.inputs import (
     Inputs,
     Step,
@@ -32,7 +41,7 @@ from torch_recmetrics.lightning.packages import PACKAGES, bind
 from torch_recmetrics.lightning.padding import with_sample_ids, without_repeats
 from torch_recmetrics.lightning.table import table_of, without_loader
 from torch_recmetrics.state.metric import warn
-from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, Ties, UserMeans
+from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, Ties
 from torch_recmetrics.users.user_values import UserValues
 
 
@@ -55,13 +64,13 @@ class RankingMetrics(Callback):
         options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}`` or
             ``{"coverage": {"num_items": 9066}}``.
         at: what stands between name and cutoff; ``"_at_"`` for loggers that refuse ``@`` (MLflow).
-        ties: how equal scores count, for metrics given by name; as are the next three.
+        ties: how equal scores count, for metrics given by name, as are the next five.
         empty_target_action: what users without relevant items count.
         nan_action: NaN scores are refused, or not recommended.
         ignore_index: this label or id stands for padding, as -1 does among ids.
         min_relevance: relevance below it counts as 0.
         validate_args: False leaves out the checks that read values.
-        preds: where an argument of ``update`` is to be found, as each of the next thirteen: keys, attributes and places
+        preds: where an argument of ``update`` is to be found, as each of the next fifteen: keys, attributes and places
             in tuples, joined by dots. ``"logits"`` is an entry of what the step returns, ``"outputs"`` all of it,
             ``"batch.labels"`` an entry of the batch, ``"module.items.weight"`` one of the module; a method, such as in
             ``"module.predict_step.logits"``, is called with the batch. Where one is given, nothing else is read. Lists
@@ -202,7 +211,7 @@ class RankingMetrics(Callback):
 
     def start_keeping_users(self) -> None:
         """Keep the values of users from now on, as with ``keep_users=True``."""
-        if not any(self.keeps(name) for name in self.names()):
+        if not any(map(has_users, self._template.values())):
             raise ValueError(f"`metrics` must have a mean over users to keep values of users of, got {self.names()}")
         self._template.start_keeping_users()
         self._keeps_users = True
@@ -213,8 +222,7 @@ class RankingMetrics(Callback):
 
     def keeps(self, name: str) -> bool:
         """Whether there are, or could be, values of users of this name."""
-        metric = self.metric_of(name)
-        return isinstance(metric, UserMeans) and not metric.pooled
+        return has_users(self.metric_of(name))
 
     def users_of(self, name: str) -> UserValues | None:
         """The values of users of the last validation, of the loader that the name says."""

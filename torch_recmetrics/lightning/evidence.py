@@ -9,10 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_recmetrics.collection.from_sampled import EM
 from torch_recmetrics.compare.comparison import compare
 from torch_recmetrics.compare.statistics import differences
 from torch_recmetrics.state.intervals import student_quantile
+from torch_recmetrics.state.ranked.user_means import UserMeans
 from torch_recmetrics.users.user_values import UserValues
+
+
+def has_users(metric: Any) -> bool:
+    """Whether each user has a value in this metric, so that it could be kept."""
+    return isinstance(metric, UserMeans) and not metric.pooled and metric.aggregation != EM
 
 
 def difference_bounds(values: UserValues, best: UserValues, name: str, level: float) -> tuple[float, float]:
@@ -69,10 +76,10 @@ def read_baseline(baseline: Any) -> UserValues:
 
 
 def bare(users: UserValues, *prefixes: str) -> UserValues:
-    """The same values without what stands in front of their names."""
+    """The same values without the first of these prefixes that a name begins with."""
 
     def short(name: str) -> str:
-        return next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
+        return next((name.removeprefix(each) for each in prefixes if each and name.startswith(each)), name)
 
     state = packed(users)
     for part in ("values", "definitions", "summaries"):
@@ -102,7 +109,7 @@ def wanted_mode(metric: Any) -> str | None:
 
 
 def is_better(value: Tensor | float, best: float, *, higher: bool) -> bool:
-    """Whether a value is better than the best one so far; nan is better than nothing."""
+    """Whether a value is better than the best one so far; nan never is, and any other value is better than nan."""
     number = float(value)
     if math.isnan(number) or math.isnan(best):
         return not math.isnan(number)

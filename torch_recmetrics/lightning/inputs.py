@@ -126,18 +126,16 @@ def named_arguments(names: Mapping[str, str], step: Step) -> dict[str, Any]:
 
 def look_up(argument: str, name: str, step: Step, called: dict[str, Any]) -> Any:
     """What a dotted name says: keys of dicts, attributes, places in tuples and lists."""
-    root, *parts = name.split(".")
+    path, *parts = name.split(".")
+    root = path
     roots = {
         "outputs": (step.outputs, f"what `{step.name}` returned"),
         "batch": (step.batch, "the batch"),
         "module": (step.module, "the module"),
     }
-    if root in roots:
-        value, place = roots[root]
-        path = root
-    else:
-        value, place = roots["outputs"]
-        path, parts = "", [root, *parts]
+    if root not in roots:
+        root, path, parts = "outputs", "", [path, *parts]
+    value, place = roots[root]
     while parts:
         # A key may hold a dot itself.
         for length in range(len(parts), 0, -1):
@@ -208,7 +206,7 @@ def hint(part: str, value: Any, root: str) -> str:
         near = did_you_mean(part, names)
         return f": {near}{' ' if near else ''}It has {', '.join(names)}"
     whole = ""
-    if root not in ("batch", "module"):
+    if root == "outputs":
         whole = "; 'outputs' is all of it, and 'module.predict_step' what that method of the module says of the batch"
     return f": it is {'None' if value is None else f'one {type(value).__name__}'}, without names{whole}"
 

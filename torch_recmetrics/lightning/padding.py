@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, SequentialSampler
 
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.sequences import LEADS, PER_ITEM
@@ -77,14 +77,12 @@ def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:
 
 def sampler_of(loader: Any) -> tuple[Any, int]:
     """The sampler of rows, and how many make a batch; None where the batches may not arrive as they are sampled."""
-    sampler: Any = getattr(loader, "sampler", None)
-    batches: Any = getattr(loader, "batch_sampler", None)
-    if batches is not None:
-        if type(batches) is not BatchSampler:
-            return None, 0
-        sampler = batches.sampler
-    in_order = sampler is not None and (loader.num_workers == 0 or getattr(loader, "in_order", True))
-    return (sampler, 1 if batches is None else batches.batch_size) if in_order else (None, 0)
+    if not isinstance(loader, DataLoader) or (loader.num_workers and not getattr(loader, "in_order", True)):
+        return None, 0
+    batches: Any = loader.batch_sampler
+    if batches is None:  # the loader makes no batches: each element is one
+        return loader.sampler, 1
+    return (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (None, 0)
 
 
 def places_of_batch(loader: Any, batch_idx: int) -> SampledRows | None:
@@ -116,8 +114,8 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
     """
     if not arguments or not {"sample_ids", "indexes"}.isdisjoint(arguments):
         return arguments
-    lead: Any = next((arguments[name] for name in LEADS if name in arguments), None)
-    if isinstance(lead, Ranking):
+    lead = next((arguments[name] for name in LEADS if name in arguments), None)
+    if not isinstance(lead, Tensor):  # a ready ranking has ids of its own or none; the update refuses all else
         return arguments
     sampled = places_of_batch(loader, batch_idx)
     numbers = sampled.places % sampled.n_rows if sampled is not None and sampled.in_order else None

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.checks import check_share
 from torch_recmetrics.lightning.bases import EarlyStopping
-from torch_recmetrics.lightning.evidence import difference_bounds, packed, unpacked, wanted_mode
+from torch_recmetrics.lightning.evidence import difference_bounds, has_users, packed, unpacked, wanted_mode
 from torch_recmetrics.lightning.packages import bind
 from torch_recmetrics.lightning.table import without_loader
 from torch_recmetrics.users.user_values import UserValues
@@ -153,7 +153,7 @@ def source_of(monitor: str, trainer: Any, pl_module: Any) -> Any:
             callback.start_keeping_users()
             return callback
     held = [module for module in pl_module.modules() if isinstance(module, RecMetricCollection)]
-    named = [collection for collection in held if monitor in collection.keys(keep_base=False)]
+    named = [each for each in held if monitor in each.keys(keep_base=False) and has_users(each[monitor])]
     keeping = [collection for collection in named if collection._keep_users]
     if len(keeping) == 1:
         return keeping[0]

@@ -264,6 +264,18 @@ def test_all_seen_and_lists_longer_than_the_catalogue():
     assert scores.tolist() == [[-float("inf")] * 6, [30.0, 12.0, 3.0] + [-float("inf")] * 3]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_seen_ids_of_any_width_are_compared_as_whole_numbers(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, items, seen = torch.rand(2, 3), torch.rand(200, 3), torch.tensor([[5, 7], [6, 6]])
+    wanted = topk_catalogue(users, items, 3, seen_ids=seen)
+    take_the_cpu_for_a_gpu(monkeypatch, in_checks=True)
+    assert_same(topk_catalogue(users, items, 3, seen_ids=seen.to(dtype)), wanted)
+    with pytest.raises(ValueError, match="`seen_ids` must be below the number of items, 7, got 7 in row 0"):
+        topk_catalogue(users, items[:7], 3, seen_ids=seen.to(dtype))
+
+
 def test_the_first_item_moves_every_id_but_those_of_empty_places():
     users, items, seen = torch.rand(3, 2), torch.rand(4, 2), torch.tensor([[0, 1], [3, -1], [-1, -1]])
     scores, ids = topk_catalogue(users, items, 6, seen_ids=seen)
