@@ -117,13 +117,15 @@ def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Ten
 
 
 def draw_interval(axes: Any, place: float, value: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-    """Draw an interval about a value that stands at this place of matplotlib's axes; nothing where it is nan."""
-    middle, low, high = (float(number) for number in (value, *bounds))
-    if not all(map(math.isfinite, (middle, low, high))):
+    """Draw the interval of a value that stands at this place of matplotlib's axes; nothing where either is nan."""
+    low, high = map(float, bounds)
+    if not all(map(math.isfinite, (float(value), low, high))):
         return
     bottom, top = axes.get_ylim()
-    axes.errorbar([place], [middle], [[middle - low], [high - middle]], fmt="none", ecolor="0.3", capsize=6, zorder=1)
-    margin = 0.05 * (high - low)
+    # About its own middle: the percentiles of resamples need not lie on both sides of the value.
+    half = (high - low) / 2
+    axes.errorbar([place], [low + half], [half], fmt="none", ecolor="0.3", capsize=6, zorder=1)
+    margin = 0.1 * half
     axes.set_ylim(min(bottom, low - margin), max(top, high + margin))
 
 
