@@ -197,8 +197,10 @@ class Wrapper(RecMetric):
             return inspect.Signature()
         if self.is_collection:
             names = [name for member in self.members.values() for name in member._update_signature.parameters]
-            first = [by_position(name) for name in POSITIONS if name in names]
-            parameters = [*first, *(by_name(name) for name in dict.fromkeys(names) if name not in POSITIONS)]
+            parameters = [
+                *(by_position(name) for name in POSITIONS if name in names),
+                *(by_name(name) for name in dict.fromkeys(names) if name not in POSITIONS),
+            ]
         else:
             parameters = [*self.innermost._update_signature.parameters.values()]
         return inspect.Signature([*parameters, *map(by_name, () if self.slicing is None else self.slicing.takes)])
