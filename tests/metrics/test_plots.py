@@ -8,7 +8,7 @@ import pytest
 import torch
 from torchmetrics import MetricCollection
 
-from torch_recmetrics import DCG, Coverage, HitRate, RecMetricCollection
+from torch_recmetrics import DCG, Coverage, HitRate, RecMetricCollection, UserBootstrap
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 matplotlib.use("Agg")
@@ -64,3 +64,17 @@ def test_a_collection_plots_the_intervals_of_those_that_have_one(together: bool)
         assert [bool(axes.containers) for _, axes in drawn] == [True, False, True]
         assert bars(drawn[0][1])[0][1:] == pytest.approx(ends(collection["dcg@2"]))
     assert not any(axes.containers for _, axes in collection.plot(collection.compute()))
+
+
+def test_an_interval_that_does_not_hold_the_value_is_drawn() -> None:
+    """Percentiles of few resamples may lie beside the value, on either side."""
+    sides = set()
+    for seed in range(20):
+        metric = UserBootstrap(HitRate(1), num_replicates=2, seed=seed)
+        metric.update(torch.eye(10), target_ids=torch.tensor([0, 1, 2, 3, 4] * 2), sample_ids=torch.arange(10))
+        _, axes = metric.plot()
+        value, _, low, high = map(float, metric.compute().values())
+        assert bars(axes) == [[0, pytest.approx(low), pytest.approx(high)]]
+        matplotlib.pyplot.close("all")
+        sides.add((value < low) - (value > high))
+    assert sides == {-1, 0, 1}

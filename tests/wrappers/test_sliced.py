@@ -25,6 +25,7 @@ from torch_recmetrics import (
     Coverage,
     FromSampled,
     GroupAUC,
+    GroupExposure,
     HitRate,
     MeanRank,
     Personalization,
@@ -370,6 +371,16 @@ def test_a_collection_names_its_slices() -> None:
     assert list(around.compute()) == ["val_ndcg@2/cold", "val_ndcg@2/warm", "val_ndcg@3/cold", "val_ndcg@3/warm"]
     assert list(around.overall) == ["val_ndcg@2", "val_ndcg@3"] == list(around.worst()) == list(around.gap())
     assert float(around.overall["val_ndcg@2"]) == pytest.approx(float(metrics["ndcg@2"].compute()))
+
+
+def test_a_label_may_be_the_name_of_the_metric() -> None:
+    groups, update = torch.tensor([0, 1]), {"item_ids": torch.tensor([[0], [1]]), "slice_ids": torch.tensor([0, 0])}
+    metric = Sliced(GroupExposure(groups, top_k=1, names=("exposure@1", "others")), ("cold",))
+    metric.update(**update)
+    assert {name: float(value) for name, value in metric.compute().items()} == {
+        "exposure@1/cold": 0.5,
+        "others/cold": 0.5,
+    }
 
 
 def test_values_of_users_are_asked_of_those_who_keep_them() -> None:

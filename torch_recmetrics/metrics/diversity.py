@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
+from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
@@ -170,7 +171,7 @@ def sums_of_vectors(table: ItemTable, ids: Tensor, depths: list[int]) -> Tensor:
     vectors, squares = table["vectors"], table["squares"]
     ends = sorted(set(depths))
     rows = (ids[:, : ends[-1]] + 1).clamp_(0, vectors.shape[0] - 1)
-    firsts = torch.stack([torch.full((), first, device=ids.device) for first in [0, *ends[:-1]]])
+    firsts = constants((0, *ends[:-1]), torch.int64, ids.device)
     parts = []
     for step in steps(rows.shape[0], len(ends) * vectors.shape[1], STEP_ELEMENTS):
         part = rows[step]

@@ -124,10 +124,11 @@ class GroupAUC(RowMetric):
         return group_table(groups, rows, self.weighting)
 
     def _table(self) -> Groups:
-        for packed in self.state("table"):
-            indexes, values, weights = packed[torch.sort(packed[:, 0], stable=True).indices].unbind(1)
-            return indexes.contiguous(), bits_float(values), bits_float(weights)
-        return self.table_of(*self._joined(list(self.counted_pieces())))
+        synced = self.state("table")
+        if not synced:
+            return self.table_of(*self._joined(list(self.counted_pieces())))
+        indexes, values, weights = synced[0][torch.sort(synced[0][:, 0], stable=True).indices].unbind(1)
+        return indexes.contiguous(), bits_float(values), bits_float(weights)
 
     def _joined(
         self, pieces: list[dict[str, Tensor]], *, weighted: bool = False, wide: bool = False
@@ -156,11 +157,10 @@ class GroupAUC(RowMetric):
 
 
 def rows_in_groups(clicks: Clicks) -> tuple[Tensor, Rows]:
-    """Groups and rows; half precision is widened, so that all rows have keys of two dtypes."""
-    if clicks.indexes is None:
-        raise TypeError("`indexes` must be a tensor, got None")
+    """Groups and rows, read with `grouped`; half precision is widened, so that keys have one of two dtypes."""
+    groups: Any = clicks.indexes
     preds = clicks.preds.to(torch.promote_types(clicks.preds.dtype, torch.float32))
-    return clicks.indexes, Rows(ordered_keys(preds), clicks.labels, clicks.weights)
+    return groups, Rows(ordered_keys(preds), clicks.labels, clicks.weights)
 
 
 def group_table(groups: Tensor, rows: Rows, weighting: str) -> Groups:

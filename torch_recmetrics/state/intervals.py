@@ -40,9 +40,9 @@ def error_of(squares: Tensor, n: Tensor, denominator: Tensor | float = 1) -> Ten
 
 
 class Spread(NamedTuple):
-    """A value and how sure it is, or several; 0-dim tensors, or one number of each.
+    """A value, its standard error, and of how many users or rows it is; 0-dim tensors, or (S,) of several values.
 
-    `sums` are the (..., 6) moments that they follow from, where they do; `n` is how many users or rows they are of.
+    `sums` are the (..., 6) moments that the value follows from; None where it follows from others.
     """
 
     value: Tensor
@@ -117,18 +117,20 @@ def wilson_interval(share: Tensor, n: Tensor, level: float) -> tuple[Tensor, Ten
 
 
 def draw_interval(axes: Any, place: float, value: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-    """Draw an interval about a value that stands at this place of matplotlib's axes; nothing where it is nan."""
-    middle, low, high = (float(number) for number in (value, *bounds))
-    if not all(map(math.isfinite, (middle, low, high))):
+    """Draw the interval of a value that stands at this place of matplotlib's axes; nothing where either is nan."""
+    low, high = map(float, bounds)
+    if not all(map(math.isfinite, (float(value), low, high))):
         return
     bottom, top = axes.get_ylim()
-    axes.errorbar([place], [middle], [[middle - low], [high - middle]], fmt="none", ecolor="0.3", capsize=6, zorder=1)
-    margin = 0.05 * (high - low)
+    # About its own middle: the percentiles of resamples need not lie on both sides of the value.
+    half = (high - low) / 2
+    axes.errorbar([place], [low + half], [half], fmt="none", ecolor="0.3", capsize=6, zorder=1)
+    margin = 0.1 * half
     axes.set_ylim(min(bottom, low - margin), max(top, high + margin))
 
 
 def hold_hits(sums: Tensor) -> Tensor:
-    """(...,) bool: whether (..., 6) sums are those of values of 0 and 1 without weights, as of no others they are."""
+    """(...,) bool: whether (..., 6) sums are those of values of 0 and 1 without weights; no other values have such."""
     n, squares = sums[..., COUNT], sums[..., SQUARES]
     share = ratio(sums[..., NUMERATOR], sums[..., DENOMINATOR])
     unweighted = (sums[..., DENOMINATOR] == n) & (sums[..., DENOMINATOR_SQUARES] == n)
@@ -139,7 +141,7 @@ def hold_hits(sums: Tensor) -> Tensor:
 def student_quantile(n: float, level: float) -> float:
     """How many standard errors the interval of n users reaches to each side; nan for fewer than two.
 
-    Student's t with n - 1 degrees of freedom, to 10 digits.
+    It is the quantile of Student's t with n - 1 degrees of freedom, to 10 digits.
     """
     if not n >= 2:
         return math.nan
@@ -161,7 +163,10 @@ def near_normal(freedom: float, z: float) -> float:
 
 
 def refined(freedom: float, outside: float, start: float) -> float:
-    """Newton's method for the logarithm of the probability outside, kept within what is known."""
+    """The quantile from a `start`, by Newton's method for the logarithm of the probability outside.
+
+    A step that leaves the bounds found so far is replaced by their middle.
+    """
     low, high, t = 0.0, math.inf, start
     for _ in range(200):
         beyond, slope = probability_outside(freedom, t)
@@ -176,8 +181,10 @@ def refined(freedom: float, outside: float, start: float) -> float:
 
 
 def tanh_sinh(step: float) -> tuple[float, float]:
-    """A place between 0 and 1 and its weight, of which the sum over all steps is an integral (H. Takahasi and M. Mori,
-    Double exponential formulas for numerical integration, 1974)."""
+    """A place between 0 and 1, and its weight. The sum of weight times function over all steps is the integral.
+
+    Source: H. Takahasi and M. Mori, Double exponential formulas for numerical integration, 1974.
+    """
     odds = math.exp(math.pi * math.sinh(step))
     place = odds / (1 + odds)
     return place, math.pi * math.cosh(step) * place / (1 + odds)
@@ -188,8 +195,10 @@ PLACES = [tanh_sinh(number / STEPS) for number in range(-84, 85)]
 
 
 def probability_outside(freedom: float, t: float) -> tuple[float, float]:
-    """That Student's t is further from 0 than t > 0, and how fast that falls with t: the integral of its density, from
-    t on, with sqrt(df) / tan(u) in the place of t."""
+    """The chance that Student's t is further from 0 than t > 0, and how fast it falls with t.
+
+    It is twice the integral of the density from t on, with sqrt(df) / tan(u) in the place of t.
+    """
     front = 2 * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
     angle = math.atan(math.sqrt(freedom) / t)
     outside = angle * sum(weight * math.sin(angle * place) ** (freedom - 1) for place, weight in PLACES) / STEPS

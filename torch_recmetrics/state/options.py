@@ -159,7 +159,7 @@ class Configured:
                 delattr(cls, name)
             else:
                 setattr(cls, name, declared.default)
-        inherited = next((options for base in cls.__mro__[1:] if (options := options_of(base))), {})
+        inherited = cls.declared_options  # still those of the nearest base
         plain = vars(cls).keys() - own.keys()  # these take inherited options away
         merged = {name: declared for name, declared in inherited.items() if name not in plain} | own
         # By position in the order of the bases, as in a dataclass; then those by keyword, the class' own first.

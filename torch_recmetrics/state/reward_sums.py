@@ -1,4 +1,4 @@
-"""The memory of values of policies: the sums of a few columns over logged rows, and how they vary together.
+"""The states of values of policies: the sums of a few columns over logged rows, and how they vary together.
 
 Rows are kept only where they have a sample id (another rank may hold the same row) or a user (who may have more rows):
 then a user is the unit, whose rows count together.
@@ -31,7 +31,7 @@ COLUMNS = 5
 KEPT_ROWS = 1 << 16  # of users, until those of one user are put together
 FEW_ROWS = 100  # of effective sample size
 FAR = 5  # standard errors
-KNOWN = 10  # users, or rows without one, from which on their weights tell how far their mean may be from 1
+KNOWN = 10  # users, or rows without one: of fewer the error of the mean weight says too little
 
 
 class RewardTable(SumTable):
@@ -152,7 +152,7 @@ class RewardSums(RowMetric):
         return torch.cat([self.state("largest"), terms[:, WEIGHT]]).amax(0, keepdim=True)
 
     def _put_together(self) -> None:
-        """Make one row of those of each user, now and then: as many stay as there are users."""
+        """Add up the rows of each user, now and then, so that there are hardly more than users."""
         kept = zip(self.state("terms"), self.named(), strict=True)
         first, *others = [terms.shape[0] for terms, named in kept if not named]
         if sum(others) >= max(KEPT_ROWS, first):
@@ -162,7 +162,7 @@ class RewardSums(RowMetric):
             self.keep(terms=terms, indexes=users)
 
     def totals(self, ranks: Ranks = HERE) -> tuple[Tensor, Tensor]:
-        """(1 + C + C^2,) of all units, and the largest weight of a row; of ranks, of the users of this one."""
+        """(1 + C + C^2,) of all units, and the largest weight of a row; over ranks, of the users that this one owns."""
         scatter, largest = self.state("scatter"), self.state("largest")
         if not (self.state("terms") or ranks.several):
             return scatter, largest

@@ -1,4 +1,4 @@
-"""The memory of metrics that follow from a few sums over the rows; rows are kept only where they have sample ids."""
+"""The states of metrics that follow from a few sums over the rows; rows are kept only where they have sample ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: s
 
 
 class ClickTable(SumTable):
-    """The sums of several slots: the rows of each class have a column, or where they are drawn all four sums have one.
+    """The sums of several slots: moments of the rows of each class, or where they are drawn all four sums.
 
     The rows of one sample id are drawn together.
     """
@@ -106,8 +106,10 @@ class ClickSums(RowMetric):
     @staticmethod
     @abstractmethod
     def centres(sums: Tensor) -> tuple[Tensor, Tensor]:
-        """What a row that was not clicked and one that was must measure to leave the value as it is, (2,); and what
-        the sums of these deviations are divided by."""
+        """(2, ...): what a row that was not clicked, and one that was, must measure to leave the value as it is.
+
+        Beside it what the sums of the deviations from these are divided by.
+        """
 
     @classmethod
     def value_of(cls, rows: dict[str, Any], *, eps: float | None = None, **options: Any) -> Tensor:
@@ -189,7 +191,7 @@ def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | No
 def spread_of_rows(columns: Tensor, measured: int, *, weighted: bool) -> Tensor:
     """(2, 6): the moments of the rows of each class, from their (4, M) terms.
 
-    As core/tensors/moments.py has them, in products with the columns alone.
+    They are those of core/tensors/moments.py, found by products of the columns; `weighted` where some row has a weight.
     """
     weights = columns[PASSED : CLICKS + 1]
     classes = (weights != 0).to(weights.dtype) if weighted else weights
@@ -212,7 +214,7 @@ def spread_of_samples(rows: Tensor, measured: int) -> Tensor:
 
 
 def click_sums(clicks: Clicks, eps: float | None, measured: int | None = None) -> tuple[Tensor, Tensor | None]:
-    """(4,): the sums over the rows; and (2, 6), what tells the spread of a column in each class, where it is asked."""
+    """(4,) the sums over the rows, and (2, 6) the moments of the column `measured` in each class; None without one."""
     total = torch.zeros(4, dtype=accumulator_dtype(clicks.preds.device), device=clicks.preds.device)
     spread: Tensor | None = None
     weights = [] if clicks.weights is None else [clicks.weights]

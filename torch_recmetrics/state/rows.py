@@ -1,7 +1,4 @@
-"""Rows that are kept until all are known: a piece of each update, in lists that hold its columns.
-
-And what metrics of rows with a label share.
-"""
+"""Rows that are kept until all are known, in one list for each column; and the base of metrics of rows with a label."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ HERE = Ranks()
 
 
 class KeptRows:
-    """What holds such rows: a metric, or a table of a wrapper.
+    """What keeps rows: a metric, or a table of a wrapper.
 
     Each update leaves one piece in every list. A column that is missing leaves an empty piece. A sample id may stand
     for several rows, and counts once.
@@ -138,7 +135,7 @@ class KeptRows:
                 yield piece
 
     def agreed(self, *numbers: float, group: Any) -> list[float]:
-        """The sums over the ranks, as the first step of an exchange, of whether rows have sample ids and of numbers."""
+        """How many ranks have rows with sample ids, and the sums of `numbers` over the ranks: an exchange begins so."""
         here = [any(self.named()), *numbers]
         vector = torch.tensor(here, dtype=accumulator_dtype(self.device), device=self.device)
         summed: list[float] = sum_alike([self.exchanged], vector, group).tolist()
@@ -201,6 +198,7 @@ class RowMetric(KeptRows, RecMetric):
 
     needed: ClassVar[tuple[str, ...]] = ("preds", "target")
     probabilities: ClassVar[bool] = False  # whether predictions must lie in [0, 1]
+    num_bins: int | None = None  # how many bins scores are counted in; None where rows are kept
     asked = "verdict"  # what the next exchange brings: "verdict" the value, else "rows" or "table"
     higher_is_better: bool | None = True
     plot_lower_bound = 0.0

@@ -1,4 +1,4 @@
-"""The memory of metrics that read how scores order the labels: rows that are kept, or rows counted in bins."""
+"""The states of metrics that read how scores order the labels: rows that are kept, or rows counted in bins."""
 
 from __future__ import annotations
 

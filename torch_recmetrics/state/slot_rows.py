@@ -32,18 +32,13 @@ class RowTable(SlotTable):
         self.columns = {"keys": keys, "labels": RowsOf(torch.bool), "weights": RowsOf(torch.float64)}
         self.lists = {"verdict": RowsOf(torch.float64, (0,))}  # of all processes, between sync and unsync
 
-    @property
-    def num_bins(self) -> int | None:
-        n_bins: int | None = getattr(self.metric, "num_bins", None)
-        return n_bins
-
     def check_joined(self) -> None:
-        check_one_dtype(self.num_bins, self.state("keys"))
+        check_one_dtype(self.metric.num_bins, self.state("keys"))
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         clicks, rows, groups, shape = self.metric.rows_of_update(given)
         slices = entries(shape, rows)
-        check_one_dtype(self.num_bins, self.state("keys"), [clicks.preds.dtype])
+        check_one_dtype(self.metric.num_bins, self.state("keys"), [clicks.preds.dtype])
         return functools.partial(self.count_clicks, clicks, groups, slices)
 
     def count_clicks(self, clicks: Any, groups: Tensor | None, slices: Tensor | None) -> None:
@@ -63,7 +58,7 @@ class RowTable(SlotTable):
         found = []
         for piece in self.counted_pieces(ranks):
             rows, slots = piece["entries"].unbind(1)
-            keys = comparable(piece["keys"], self.num_bins).index_select(0, rows)
+            keys = comparable(piece["keys"], self.metric.num_bins).index_select(0, rows)
             labels = piece["labels"].index_select(0, rows)
             weights = piece["weights"][rows] if "weights" in piece else exact(torch.ones_like(keys))
             groups = piece["groups"][rows] if "groups" in piece else torch.zeros_like(slots)
@@ -78,7 +73,7 @@ class RowTable(SlotTable):
         dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
         seen = [dtype for keys in self.state("keys") for dtype in [SCORE_DTYPES[keys.dtype]]]
         n_named, *used = self.agreed(*(dtype in seen for dtype in dtypes), group=process_group)
-        if self.num_bins is not None and sum(number > 0 for number in used) > 1:
+        if self.metric.num_bins is not None and sum(number > 0 for number in used) > 1:
             raise ValueError("`preds` must have one dtype on all ranks with `num_bins`")
         columns = self.entry_rows(Ranks(n_named > 0, process_group))
         slots, groups, keys, labels, weights = columns

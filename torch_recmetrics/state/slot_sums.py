@@ -100,7 +100,7 @@ class SumTable(SlotTable):
         return moments_by(slots, self.slots.number, *columns)
 
     def summed(self, entries: Tensor, columns: Sequence[Tensor]) -> Tensor:
-        """The sums of the rows of each entry."""
+        """The sums of each slot, of (n, ...) columns of rows and of the entries that put rows into slots."""
         rows, slots, keys = self.entry_columns(entries)
         columns = [column.index_select(0, rows) for column in columns]  # twice as fast as column[rows]
         return self.summed_units(slots, keys, *columns) if self.drawn else self.moments(slots, columns)
@@ -112,7 +112,7 @@ class SumTable(SlotTable):
     def count(
         self, columns: Sequence[Tensor], entries: Tensor | None, sample_ids: Tensor | None, keys: Tensor | None = None
     ) -> None:
-        """Add units: their columns, of what is drawn the one of its numbers."""
+        """Add units by their columns, as :meth:`arrange` names them: two, or of what is drawn one."""
         own = self.entries_of(entries, columns[0].shape[0], sample_ids, keys)
         if self.at_once(named=sample_ids is not None, keyed=keys is not None):
             self.sums = self.added(self.sums, self.summed(own, columns))

@@ -27,8 +27,11 @@ UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
 COUNTED = 1 << 23  # numbers of a block of replicates
 
 Entries = Callable[[tuple[int, ...], Tensor | None], Tensor | None]
-"""(E, 2) rows and their slices, of rows of the input of a shape, and the (n,) row of these that each row is of; None
-where there are no slices."""
+"""What a wrapper tells its tables: (E, 2) int64, a row and a slice that it is in; None where there are no slices.
+
+It is called with the shape of the rows of the input and, where rows were left out, with the (n,) input row of each that
+is left; else with None.
+"""
 
 
 class Slots(NamedTuple):
@@ -45,7 +48,7 @@ class Slots(NamedTuple):
 
 
 class SlotTable(KeptRows):
-    """What a wrapper remembers for some of its members: rows that wait, and more where a subclass has it.
+    """What a wrapper remembers for some of its members: rows that wait, and the states that a subclass adds.
 
     Beside the columns of the rows and their sample ids it has `entries`, what each row is counted for: (E, 2 or 3) the
     row, its slice where there are some, and where it is drawn the key that its weights follow from.
@@ -257,8 +260,11 @@ class SlotTable(KeptRows):
             yield first, min(first + step, end)
 
     def drawn_sums(self, slots: Tensor, keys: Tensor, numbers: Tensor, counted: Tensor) -> Tensor:
-        """(S + 1, R + 2, C): of each slot the sums of its (U, C) numbers with the weights of each replicate, and
-        without; and behind them in how many units there is something to count, (U, m) bool, padded with 0."""
+        """(S + 1, R + 2, C): what each slot keeps of (U, C) numbers of units that are drawn.
+
+        Rows 0 to R - 1 are their sums with the weights of each replicate, row R that without weights. Row R + 1 says of
+        how many units each value is: `counted`, (U, m <= C) bool, padded with 0.
+        """
         found = numbers.new_zeros((self.slots.number, self.slots.num_replicates + 2, numbers.shape[1]))
         for slot, places in by_slot(slots):
             found[slot, :-1] = self.weighted_sums(keys[places], numbers[places])

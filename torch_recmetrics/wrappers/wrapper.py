@@ -159,7 +159,7 @@ class Wrapper(RecMetric):
     @property
     def has_names(self) -> bool:
         """Whether its values have names: those of a collection, or of a metric that has several."""
-        return self.is_collection or self.innermost.name not in self.results
+        return self.is_collection or bool(getattr(self.innermost, "value_labels", ()))
 
     @functools.cached_property
     def evaluator(self) -> Evaluator | None:
@@ -195,11 +195,14 @@ class Wrapper(RecMetric):
     def _update_signature(self) -> inspect.Signature:
         if "tables" not in self.__dict__:  # while it is made
             return inspect.Signature()
-        parameters = [*self.innermost._update_signature.parameters.values()] if not self.is_collection else []
         if self.is_collection:
             names = [name for member in self.members.values() for name in member._update_signature.parameters]
-            parameters += [by_position(name) for name in POSITIONS if name in names]
-            parameters += [by_name(name) for name in dict.fromkeys(names) if name not in POSITIONS]
+            parameters = [
+                *(by_position(name) for name in POSITIONS if name in names),
+                *(by_name(name) for name in dict.fromkeys(names) if name not in POSITIONS),
+            ]
+        else:
+            parameters = [*self.innermost._update_signature.parameters.values()]
         return inspect.Signature([*parameters, *map(by_name, () if self.slicing is None else self.slicing.takes)])
 
     @_update_signature.setter
