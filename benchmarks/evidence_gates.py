@@ -109,6 +109,35 @@ def gate_of_ratios(n: int, draws: int, *, margin: float, same_users: bool) -> tu
     return outcomes.count("promoted") / draws, outcomes.count("rejected") / draws
 
 
+EQUALS: dict[str, tuple[float, float]] = {  # share of users who lose, largest weight beside a smallest of 1
+    "1 % lose, all others gain": (0.01, 1),
+    "5 % lose, all others gain": (0.05, 1),
+    "weights 1 to 10": (0, 10),
+    "weights 1 to 100": (0, 100),
+}
+
+
+def gate_of_equals(n: int, draws: int, *, losing: float = 0, most: float = 1) -> tuple[float, float]:
+    """How often a gate of `better` promotes and rejects a candidate whose mean is that of the incumbent.
+
+    Args:
+        n: users.
+        draws: of both runs.
+        losing: the share of users who lose 0.8 each, while all others gain a little; 0: the two values of a user have
+            nothing to do with each other.
+        most: weights lie between 1 and this.
+    """
+    rng, ids, outcomes = np.random.default_rng([n, int(1000 * losing), int(most)]), torch.arange(n), []
+    gate, gain = Gate(better="m"), 0.8 * losing / (1 - losing)
+    for _ in range(draws):
+        lost, weights = rng.random(n) < losing, torch.from_numpy(most ** rng.random(n))
+        old = np.where(lost, 0.8, rng.random(n) * (1 - gain)) if losing else rng.random(n)
+        new = np.where(lost, 0, old + gain) if losing else rng.random(n)
+        runs = (UserValues(ids, {"m": values}, weights=weights) for values in (new, old))
+        outcomes.append(gate.decide(*runs).outcome)
+    return outcomes.count("promoted") / draws, outcomes.count("rejected") / draws
+
+
 def tables(draws: int) -> None:
     candidates = {
         "none better": (1, 1, 1, 1),
@@ -139,6 +168,13 @@ def tables(draws: int) -> None:
     )
     title = "Gate of a pooled recall at its margin (0 %: of an equal candidate), %: at most 2.5 of each promised"
     table(title, ["users of the incumbent", "margin", "users", "promoted", "rejected"], rows)
+    rows = (
+        [name, f"{n:,}", *map(percent, gate_of_equals(n, draws, losing=losing, most=most))]
+        for name, (losing, most) in EQUALS.items()
+        for n in USERS
+    )
+    title = "Gate of `better`, a candidate with the mean of the incumbent, %: at most 2.5 of each promised"
+    table(title, ["users' differences", "users", "promoted", "rejected"], rows)
 
 
 if __name__ == "__main__":

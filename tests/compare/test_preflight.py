@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from torch_recmetrics import functional
@@ -16,6 +17,7 @@ from torch_recmetrics.compare.preflight import (
     FUNCTIONS,
     catalogue_size,
     chance_value,
+    may_be_chance,
     popular_lists,
     random_lists,
 )
@@ -157,6 +159,41 @@ def test_what_chance_errs_by() -> None:
         n = int((problem()["truth"] >= 0).any(1).sum())
         error = math.sqrt(one.expected * (1 - one.expected) / trials / n)
         assert one.passed and float(one.sentence.rpartition(" ")[2]) == pytest.approx(error, rel=0.1)
+
+
+def test_a_hit_that_is_not_due_is_no_fault() -> None:
+    """Of 50 users with 10 of 10,000 items each a twentieth of a hit is due, and one in 20 such samples has one."""
+    truth = torch.arange(50).unsqueeze(1)
+    found = [
+        preflight(truth, truth, num_items=10_000, metrics=("recall", "ndcg"), seed=seed)["random lists", "recall@10"]
+        for seed in range(100)
+    ]
+    assert sum(one.value > 0 for one in found) > 1
+    assert all(one.passed for one in found)
+
+
+@pytest.mark.parametrize("n", [2, 30, 50, 1000])
+@pytest.mark.parametrize("due", [0.02, 0.05, 0.5, 1.0, 3.0])
+def test_hits_by_chance_are_rarely_a_fault(due: float, n: int) -> None:
+    chance, n_hits = min(due / n, 0.5), range(n + 1)
+    wrong = [k for k in n_hits if not may_be_chance(k / n, chance, n)]
+    assert stats.binom.pmf(wrong, n, chance).sum() <= 2e-4
+    assert wrong or n == 2  # what is beyond chance is seen
+    assert not may_be_chance(math.nan, chance, n) and not may_be_chance(-0.1, chance, n)
+    assert not may_be_chance(1.1, chance, n) and may_be_chance(chance + 1e-5, chance, n)
+
+
+def test_what_is_sure_is_not_left_to_chance() -> None:
+    assert may_be_chance(1.0, 1.0, 5) and may_be_chance(0.0, 0.0, 5)
+    assert not may_be_chance(0.9, 1.0, 5) and not may_be_chance(0.2, 0.0, 5)
+
+
+@pytest.mark.parametrize("seed", [365, 384, 539])
+def test_few_hits_are_less_spread_than_those_that_are_due(seed: int) -> None:
+    """Of 30 hits that are due 20 came, mostly low in the lists: by their own spread that is more than chance."""
+    truth = torch.arange(300).unsqueeze(1) % 100
+    report = preflight(truth, truth, num_items=100, metrics="mrr", seed=seed)
+    assert report["random lists", "mrr@10"].passed
 
 
 # -- the lists --------------------------------------------------------------------------------------------------------

@@ -158,6 +158,21 @@ def test_the_interval_holds_zero_exactly_where_p_is_large(test: type, num_draws:
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize("differences", [[1.1, 0, 0], [-1, 0, -1, 0, 0, 0], [0, 0, 0, 0, -0.5, -0.5]])
+def test_the_interval_holds_zero_where_draws_are_like_the_data(differences: list[float]) -> None:
+    """Of few users some draws have the statistic of the data but for rounding: the interval ended beside 0."""
+    for seed in range(30):
+        for test in (randomization_test, bootstrap_test):
+            result = test(differences, [0.0] * len(differences), num_draws=199, level=0.8, seed=seed)
+            assert (result.p <= 0.2 + 1e-12) == (not result.low <= 0 <= result.high)
+
+
+def test_too_few_draws_to_refuse_anything() -> None:
+    """All users differ by as much, and p is 0.2 all the same."""
+    result = bootstrap_test([2.0, 3.0, 4.0], [1.0, 2.0, 3.0], num_draws=9)
+    assert (result.p, result.low, result.high) == (0.2, -math.inf, math.inf)
+
+
 def test_seeds_decide() -> None:
     a, b, _ = drawn(50)
     for test in (randomization_test, bootstrap_test):

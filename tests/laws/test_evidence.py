@@ -213,6 +213,13 @@ def test_a_gate_of_ndcg_by_a_bound() -> None:
     assert promoted <= 0.025 + 0.008 and rejected <= 0.025 + 0.008
 
 
+def test_a_gate_of_better_without_a_difference_in_the_mean() -> None:
+    """Few who lose much are too few in a sample of all, as the page says; weights do little harm."""
+    promoted, rejected = evidence_gates.gate_of_equals(200, DRAWS, losing=0.01)
+    assert 0.025 + 0.027 < promoted <= 0.12 + 0.07 and rejected <= 0.025
+    assert max(evidence_gates.gate_of_equals(200, 1000, most=100)) <= 0.025 + 0.012
+
+
 @pytest.mark.parametrize("same_users", [True, False])
 @pytest.mark.parametrize("margin", [0.0, 0.1])
 def test_a_gate_of_pooled_ratios(margin: float, same_users: bool) -> None:

@@ -29,7 +29,7 @@ FUNCTIONS = {
     "mrr": "reciprocal_rank",
 }
 EXACT = 1e-4  # what a harness in float32 may be off by
-STANDARD_ERRORS = 4.0  # what chance may be off by: once in 16,000 checks
+STANDARD_ERRORS = 4.0  # what chance may be off by: at most about once in 5,000 checks, mostly far less
 ENOUGH_HITS = 20
 OWN_STREAM = 0x5EED_0000  # else a user who draws data with the same seed would have our lists in them
 BLOCK = 2**22  # entries held at a time
@@ -226,10 +226,14 @@ class Harness:
             chance = chance_value(self.functions[metric], self.n_relevant, self.n_items, self.top_k)
             defined = values[metric][~values[metric].isnan()]
             # Few hits say little about their spread; values in [0, 1] have none beyond that of hits and misses.
-            enough = int((defined > 0).sum()) >= ENOUGH_HITS
-            spread = float(defined.std()) if enough else math.sqrt(chance * (1 - chance))
+            if int((defined > 0).sum()) >= ENOUGH_HITS:
+                # With fewer hits than are due they are also less spread.
+                spread = float(defined.std()) * math.sqrt(max(1.0, chance / float(defined.mean())))
+                passed = abs(value - chance) <= STANDARD_ERRORS * spread / math.sqrt(len(defined)) + EXACT
+            else:
+                spread = math.sqrt(chance * (1 - chance))
+                passed = may_be_chance(value, chance, len(defined))
             error = spread / math.sqrt(len(defined))
-            passed = abs(value - chance) <= STANDARD_ERRORS * error + EXACT
             sentence = in_one_form("{}, chance is {} +- {}", value, chance, error)
             yield Check("random lists", metric, value, chance, passed, sentence)
 
@@ -330,6 +334,22 @@ def chance_value(name: str, n_relevant: Tensor, n_items: int, top_k: int) -> flo
         for size in sizes.tolist()
     ]
     return float((torch.cat(values) * users).sum() / users.sum())
+
+
+def may_be_chance(value: float, chance: float, n: int) -> bool:
+    """Whether a mean of n values in [0, 1], of which few are above 0, is within what chance gives.
+
+    By the bound of H. Chernoff, 1952: n times the divergence from chance is at most as large as at so many standard
+    errors of a normal mean. A single hit of a user, where a twentieth of one is due, is no fault.
+    """
+    off = abs(value - chance)
+    if off <= EXACT:
+        return True
+    value -= math.copysign(EXACT, value - chance)
+    parts = [(value, chance), (1 - value, 1 - chance)]
+    if not 0 <= value <= 1 or any(share > 0 >= expected for share, expected in parts):  # nan too
+        return False
+    return n * sum(share * math.log(share / expected) for share, expected in parts if share) <= STANDARD_ERRORS**2 / 2
 
 
 def random_lists(rows: int, width: int, n_items: int, generator: torch.Generator) -> Tensor:

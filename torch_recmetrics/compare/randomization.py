@@ -136,8 +136,9 @@ def randomization_test(
     test right for users with different weights and variances.
 
     The interval holds all differences that the same test, with the same draws, does not reject at 1 - level. So it
-    holds 0 exactly where p > 1 - level. With fewer than six users nothing can be rejected at 5 %: their interval is
-    infinite.
+    holds 0 exactly where p > 1 - level. (Of a dozen users, some of whom weigh a hundred times as much as others, p may
+    fall to that and rise again: the interval ends where it falls.) With fewer than six users nothing can be rejected at
+    5 %: their interval is infinite.
 
     Args:
         values, baseline: (U,) values of the same users in two systems, nan where undefined.

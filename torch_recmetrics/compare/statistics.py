@@ -238,17 +238,22 @@ def bootstrap_test(
     """
     check_draws(level, num_draws, seed)
     pairs = differences(values, baseline, weights)
+    place = math.floor((1 - level) / 2 * (num_draws + 1) + 1e-9)
     if pairs.standard_error == 0:
-        return pairs.result(pairs.mean, pairs.mean, 1.0 if pairs.mean == 0 else 2 / (num_draws + 1))
+        reach = 0.0 if place >= 1 or pairs.mean == 0 else math.inf  # so few draws refuse nothing
+        p = 1.0 if pairs.mean == 0 else 2 / (num_draws + 1)
+        return pairs.result(pairs.mean - reach, pairs.mean + reach, p)
     drawn = np.sort(bootstrap_statistics(pairs, num_draws, seed))
     t = pairs.mean / pairs.standard_error
     above = num_draws - int(np.searchsorted(drawn, t - TIE * (1 + abs(t))))
     below = int(np.searchsorted(drawn, t + TIE * (1 + abs(t)), side="right"))
     # p <= 1 - level exactly where 0 is not between the ends: t must pass the draw at this place from either end.
-    place = math.floor((1 - level) / 2 * (num_draws + 1) + 1e-9)
+    number = min(above, below) + 1
     smallest, largest = (drawn[place - 1], drawn[num_draws - place]) if place >= 1 else (-math.inf, math.inf)
     low, high = (pairs.mean - float(q) * pairs.standard_error for q in (largest, smallest))
-    return pairs.result(low, high, 2 * (min(above, below) + 1) / (num_draws + 1))
+    if number > place:  # a draw like t, but for rounding, would end the interval beside 0
+        low, high = min(low, 0.0), max(high, 0.0)
+    return pairs.result(low, high, 2 * number / (num_draws + 1))
 
 
 def bootstrap_statistics(pairs: Differences, num_draws: int, seed: int) -> Array:
