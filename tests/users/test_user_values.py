@@ -312,6 +312,28 @@ def test_files_say_the_oldest_format_that_can_hold_them(
     assert json.loads(pq.read_schema(path).metadata[user_values.FORMAT])["format_version"] == version
 
 
+@pytest.mark.parametrize(
+    "lists",
+    [
+        [[4, 2], [9]],
+        [(4, 2), np.array([9])],
+        [torch.tensor([4, 2]), torch.tensor([9, -1])],
+        np.array([[4, 2], [9, -1]]),
+        torch.tensor([[4, 2], [9, -1]]),
+        pd.Series([np.array([4, 2]), np.array([9])]),
+    ],
+    ids=lambda lists: type(lists).__name__,
+)
+def test_lists_are_what_people_have(lists: Any) -> None:
+    assert UserValues([1, 2], {"a": [0.5, 1.0]}, lists=lists).lists == [[4, 2], [9]]
+
+
+@pytest.mark.parametrize("lists", [["ab", "c"], [1, 2], [[1]], torch.tensor([1, 2])], ids=str)
+def test_lists_of_something_else_are_refused(lists: Any) -> None:
+    with pytest.raises(ValueError, match=r"`lists` must have a list of ids for each of the 2 `sample_ids`"):
+        UserValues([1, 2], {"a": [0.5, 1.0]}, lists=lists)
+
+
 def about(**changes: object) -> dict[bytes, bytes]:
     known = {"format_version": 1, "definitions": {}, "candidates": None, "versions": {}, "summaries": {}}
     return {user_values.FORMAT: json.dumps({**known, **changes}).encode()}

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -443,8 +443,9 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
 
 def checked_lists(ids: Tensor, once: Tensor, lists: Any) -> list[list[Any]]:
     """The lists of the users `ids` in the order of `once`; of a user that stands there twice the first."""
-    rows = lists.tolist() if hasattr(lists, "tolist") else [list(row) for row in lists]
-    if len(rows) != len(ids) or not all(isinstance(row, list) for row in rows):
+    given = lists.tolist() if hasattr(lists, "tolist") else lists
+    rows = [row.tolist() if hasattr(row, "tolist") else row for row in given]  # arrays are what Parquet has for lists
+    if len(rows) != len(ids) or not all(isinstance(row, Iterable) and not isinstance(row, str) for row in rows):
         raise ValueError(f"`lists` must have a list of ids for each of the {len(ids)} `sample_ids`, got {len(rows)}")
     rows = [[item for item in row if item != -1] for row in rows]
     kinds = {type(item) for row in rows for item in row}
