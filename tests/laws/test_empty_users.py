@@ -13,6 +13,7 @@ from fixtures.variants import DEFAULTS, PER_USER, Variant, ways
 from oracles.ranking import OF_RANKS
 
 import torch_recmetrics
+from torch_recmetrics.core.layouts import flat
 
 # the first user is empty, the second has its one relevant item on top
 HALF = Case([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [[0, 0, 0], [1, 0, 0]])
@@ -84,6 +85,21 @@ def test_error_in_flat_rows_is_raised_when_users_are_complete(variant: Variant) 
             metric.compute()
     metric.update(torch.tensor([4.0]), torch.tensor([1]), torch.tensor([8]))
     assert float(metric.compute()) == of_a_hit(variant)
+
+
+@pytest.mark.parametrize("places", [flat.TABLE_PLACES, 1])
+@pytest.mark.parametrize("sliced", [False, True])
+def test_error_in_flat_rows_names_the_user_by_its_index(
+    sliced: bool, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flat, "TABLE_PLACES", places)  # of 1: each user has a table of its own
+    ndcg = torch_recmetrics.NDCG(1, empty_target_action="error")
+    metric = torch_recmetrics.Sliced(ndcg, ("a",)) if sliced else ndcg
+    indexes = torch.tensor([-5, 40, 40, 90])
+    slices = {"slice_ids": torch.zeros_like(indexes)} if sliced else {}
+    metric.update(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1, 0, 0, 1]), indexes, **slices)
+    with pytest.raises(ValueError, match=r"index 40 has none"):
+        metric.compute()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -250,7 +250,9 @@ class Evaluator:
             metric.set_state("denominators", [*metric.state("denominators"), denominators[first]])
             first += size
 
-    def _defer_rules(self, checks: check.ValueChecks, ranking: Ranking) -> None:
+    def _defer_rules(
+        self, checks: check.ValueChecks, ranking: Ranking, name_of: Callable[[int], str] = "row {}".format
+    ) -> None:
         """Refuse relevance, items and users that some metric cannot count."""
         if not ranking.binary and (self.gains or self.max_relevance is not None):
             check.defer_gains(checks, ranking.largest(), self.gains, self.max_relevance)
@@ -259,16 +261,18 @@ class Evaluator:
             checks.defer(
                 empty if weights is None else empty & (weights > 0),
                 lambda row: (
-                    f'every user must have a relevant item with empty_target_action="error", row {row} has none'
+                    f'every user must have a relevant item with empty_target_action="error", {name_of(row)} has none'
                 ),
                 always=True,
             )
         for member in self._with_rules:
             member.defer_rules(ranking, checks)
 
-    def evaluate(self, ranking: Ranking, checks: check.ValueChecks) -> WeightedValues:
-        """The values of every metric for every user, once all rules are checked."""
-        self._defer_rules(checks, ranking)
+    def evaluate(
+        self, ranking: Ranking, checks: check.ValueChecks, name_of: Callable[[int], str] = "row {}".format
+    ) -> WeightedValues:
+        """The values of every metric for every user, once all rules are checked; errors call users by `name_of`."""
+        self._defer_rules(checks, ranking, name_of)
         values = self.values_of(ranking)
         checks.raise_first()
         return values
@@ -385,4 +389,13 @@ def flat_values(metrics: Sequence[UserMeasure], packed: Tensor) -> Iterator[tupl
     checks = check.ValueChecks(evaluator.validate_args)
     lists = read_lists(unpack(packed), evaluator.needs, checks)
     for places, ranking in lists.rankings(evaluator.needs):
-        yield evaluator.evaluate(ranking, checks), places
+        yield evaluator.evaluate(ranking, checks, index_names(packed, places)), places
+
+
+def index_names(packed: Tensor, places: Tensor | None = None) -> Callable[[int], str]:
+    """What errors call a user of flat rows, by its row among these places of the users; None for all of them."""
+
+    def name_of(row: int) -> str:
+        return f"index {torch.unique(packed[:, 0])[row if places is None else places[row]]}"
+
+    return name_of

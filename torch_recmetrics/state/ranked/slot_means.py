@@ -14,6 +14,7 @@ from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import COUNT, DENOMINATOR, NUMERATOR
 from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
 from torch_recmetrics.state.metric import RowsOf
+from torch_recmetrics.state.ranked.evaluator import index_names
 from torch_recmetrics.state.ranked.kept_users import evaluated
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.slot_sums import SumTable
@@ -73,7 +74,7 @@ class MeanTable(SumTable):
         evaluator = self.holder.evaluator
         checks = check.ValueChecks(evaluator.validate_args)
         ranking = read_lists(unpack(packed), evaluator.needs, checks).ranking(evaluator.needs)
-        columns = list(columns_of(evaluator, evaluator.evaluate(ranking, checks)))
+        columns = list(columns_of(evaluator, evaluator.evaluate(ranking, checks, index_names(packed))))
         users = torch.unique(packed[:, 0])  # ascending, as the values are
         slices = None
         if pairs is not None:
