@@ -126,7 +126,10 @@ def directions(vectors: Tensor) -> Tensor:
 
 
 def coarse_directions(vectors: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same in a dtype: in float64, or off by at most d / 2 + 6 roundings of float32 and one of the dtype."""
+    """:func:`directions` in another dtype, for coarse scores.
+
+    But for float64 they are off by at most d / 2 + 6 roundings of float32, and one of the dtype.
+    """
     if dtype == torch.float64:
         return directions(vectors)
     narrow = vectors.to(torch.float32)
@@ -139,7 +142,7 @@ def coarse_directions(vectors: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def checked_norms(vectors: Tensor, name: str, rows: range | Tensor) -> Tensor:
-    """(P,) bounds of their lengths, a little more than these; refuses vectors that are not finite.
+    """(P,) what their lengths are at most, a little more than they are; refuses vectors that are not finite.
 
     `rows` (P,) are those of the table, for the message.
     """
