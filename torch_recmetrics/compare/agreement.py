@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -140,7 +139,7 @@ def agreement(
         for name in beyond
     ]
     if notes and metrics is not SHOWN:  # a comparison shows those unasked, and its notes
-        warnings.warn(notes[0], stacklevel=check.callers_level())
+        check.warn(notes[0])
     rows, of_users = [], {}
     for one, other in combinations(runs, 2):
         found, users = agreement_of(one, other, runs[one], runs[other], made, level, on_missing)

@@ -6,7 +6,6 @@ import csv
 import io
 import math
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from statistics import NormalDist
@@ -355,12 +354,11 @@ def warn_of_few_differences(rows: Sequence[ComparisonRow]) -> None:
     few = {name: number for name, number in different.items() if 0 < number < ENOUGH_DIFFERENT}
     if few:
         name = min(few, key=few.__getitem__)
-        warnings.warn(
+        check.warn(
             f"`test` 'bootstrap' finds a difference where there is none more often than its level says with fewer than "
             f"{ENOUGH_DIFFERENT} users who have one: {name} has {few[name]:,}"
             + (f", and {len(few) - 1} more of {len(rows)} rows have too few" if len(few) > 1 else "")
             + "; take test='randomization'",
-            stacklevel=check.callers_level(),
         )
 
 

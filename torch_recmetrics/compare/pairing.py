@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -262,11 +261,10 @@ def check_numbering(argument: str, runs: Mapping[str, UserValues]) -> None:
         )
     if numbered and len(numbered) < len(runs):
         other = next(name for name in runs if name not in numbered)
-        warnings.warn(
+        check.warn(
             f"{argument}: {next(iter(numbered))} numbers its users in the order of their ids in files, {other} has "
             "sample ids of its own: they are paired as if these were the same numbers. Where they are not, evaluate "
             "both from files, with one truth",
-            stacklevel=check.callers_level(),
         )
 
 
@@ -293,10 +291,9 @@ def warn_of_other_truths(argument: str, runs: Mapping[str, UserValues]) -> None:
             how = (
                 "are known by digests of several kinds, as versions of this package and of DuckDB have, and may differ"
             )
-        warnings.warn(
+        check.warn(
             f"{argument} must be of one truth, but their files of it {how}, {said}: a difference between them may be "
             "one of the truths. Evaluate all of them with the same file, relevance and seen items",
-            stacklevel=check.callers_level(),
         )
 
 

@@ -7,7 +7,6 @@ values of users are kept, the numbers name the users.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Seque
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.sequences import LEADS, PER_ITEM
 from torch_recmetrics.core.ranking.ranking import Ranking
-from torch_recmetrics.core.tensors.checks import callers_level
+from torch_recmetrics.core.tensors.checks import warn
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.lightning.inputs import n_rows
 
@@ -50,11 +49,10 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
         return {}
     returned = n_rows(arguments)
     if returned != rows:
-        warnings.warn(
+        warn(
             f"the sampler repeats {rows - genuine} of the {rows} rows of this batch, but the step returned {returned} "
             "rows, so it cannot be said which: they count twice; return a row for each element of the data set, or "
             "`sample_ids`",
-            stacklevel=callers_level(),
         )
         return arguments
     # Nested tensors have no slices of rows.

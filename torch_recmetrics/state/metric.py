@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,9 +60,7 @@ T = TypeVar("T")
 
 def warn(text: str) -> None:
     """Warn on the first rank, and note it on all."""
-    check.note(text)
-    if getattr(rank_zero_only, "rank", 0) == 0:
-        warnings.warn(text, UserWarning, stacklevel=check.callers_level())
+    check.warn(text, shown=getattr(rank_zero_only, "rank", 0) == 0)
 
 
 def is_to_empty(fn: Callable[[Tensor], Tensor]) -> bool:

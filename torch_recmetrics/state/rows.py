@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -174,12 +173,10 @@ def warn_of_many_repeated(counted: Tensor) -> None:
         return
     left_out = counted.shape[0] - int(counted.sum())
     if left_out >= MANY_REPEATED and 2 * left_out >= counted.shape[0]:
-        warnings.warn(
+        check.warn(
             f"{left_out} of {counted.shape[0]} rows count no second time, because their `sample_ids` had come before: "
             "these must be unique in the data set, neither the place in a batch nor a user who has several rows, each "
             "process must read rows of its own, and the metric must be reset after each epoch",
-            UserWarning,
-            stacklevel=check.callers_level(),
         )
 
 

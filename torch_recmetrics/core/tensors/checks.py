@@ -222,11 +222,17 @@ LOOKS = frozenset({MISTAKES, UNLISTED})
 noted: ContextVar[dict[str, None] | None] = ContextVar("noted", default=None)
 
 
-def note(text: str) -> None:
-    """Keep what is warned of, whatever the filters of warnings show."""
+def warn(text: str, *, shown: bool = True) -> None:
+    """Warn, where it is `shown`, and name the line of the user; and keep the text, whatever the filters show."""
     notes = noted.get()
     if notes is not None:
         notes[text] = None
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES:
+        level, frame = level + 1, frame.f_back
+    if shown:
+        warnings.warn(text, UserWarning, stacklevel=level)
 
 
 class ValueChecks:
@@ -297,18 +303,7 @@ class ValueChecks:
         for (_, warning, look), holds in zip(warned, each):
             if holds:
                 self.warns -= {look}
-                said = warning if isinstance(warning, str) else warning()
-                note(said)
-                warnings.warn(said, UserWarning, stacklevel=callers_level())
-
-
-def callers_level() -> int:
-    """The `stacklevel` with which a warning of the function that calls this names the line of its user."""
-    level = 0
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES:
-        level, frame = level + 1, frame.f_back
-    return level + 1
+                warn(warning if isinstance(warning, str) else warning())
 
 
 def first_value_with(tensor: Tensor, row: int, rule: Callable[[Tensor], Tensor]) -> Any:
