@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -18,17 +20,19 @@ from torch_recmetrics.core.catalogue import approx_scores as scan
 from torch_recmetrics.core.catalogue import pair_scores as embeddings
 from torch_recmetrics.core.catalogue import topk as search
 from torch_recmetrics.core.catalogue.pair_scores import rounded_sqrt
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import thresholds
 
 CHUNKS = (1, 3, 64, 333, None)
 KERNELS = ("bfloat16", "float32", "narrowed float32")
 
 
-@pytest.fixture(params=KERNELS)
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way to make the coarse scores; a processor without bfloat16 multiplies it slowly, but does."""
-    monkeypatch.setattr(search, "bfloat16_is_native", lambda device: request.param == "bfloat16")
-    if request.param == "narrowed float32":
+@pytest.fixture(params=[f"{kernel}, {way}" for kernel in KERNELS for way in ("compiled", "plain")])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Each way to make the coarse scores, and to look among them; every processor multiplies bfloat16 somehow."""
+    kernel, way = request.param.split(", ")
+    monkeypatch.setattr(search, "bfloat16_is_native", lambda device: kernel == "bfloat16")
+    if kernel == "narrowed float32":
         monkeypatch.setattr(scan, "rounds_factors", lambda: True)
         product = torch.mm
 
@@ -38,7 +42,8 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
             return product(a, b, out=out)
 
         monkeypatch.setattr(torch, "mm", narrow)
-    return str(request.param)
+    with plain() if way == "plain" else nullcontext():
+        yield kernel
 
 
 def draw(kind: str, n_users: int, n_items: int, width: int, g: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -206,14 +211,14 @@ def test_coarse_scores_keep_their_bound(kind, dtype, cosine):
     for piece in scan.approx_scores(pairs, None, dtype, 800):
         ids = torch.arange(piece.first, piece.first + piece.n_items).repeat_interleave(7)
         exact = pairs.pair_scores(torch.arange(7).repeat(piece.n_items), ids).view(-1, 7)
-        coarse = piece.scores[: piece.n_items].double()
+        coarse = piece.scores[:, : piece.n_items].double().T
         off = (coarse - exact).abs()
         assert (off <= piece.margin + piece.rounding * coarse.abs()).all()
         assert (off <= piece.margin + piece.rounding * exact.abs()).all()
         assert (piece.lower_bound(coarse.T) <= exact.T).all() and (piece.lower_bound(exact.T) <= coarse.T).all()
         low, high = piece.coarse_range(exact.T)
         assert (low <= coarse.T).all() and (high >= coarse.T).all()
-        assert (piece.scores[piece.n_items :] == float("-inf")).all()
+        assert (piece.scores[:, piece.n_items :] == float("-inf")).all()
 
 
 def test_the_bound_is_needed():
@@ -222,7 +227,7 @@ def test_the_bound_is_needed():
     pairs = embeddings.PairScores(users, items)
     (piece,) = scan.approx_scores(pairs, None, torch.bfloat16, 800)
     exact = pairs.pair_scores(torch.zeros(400, dtype=torch.int64), torch.arange(400))
-    off = (piece.scores[:400, 0].double() - exact).abs()
+    off = (piece.scores[0, :400].double() - exact).abs()
     assert (off > 0.5 * (piece.margin[0] + piece.rounding * exact.abs())).any()
 
 
@@ -310,9 +315,9 @@ def test_a_bound_in_another_dtype_is_the_next_below(strictly):
 def test_steps_elsewhere_are_larger(monkeypatch):
     monkeypatch.setattr(thresholds, "CHUNK_NUMBERS", 1 << 10)
     steps = []
-    users, items = torch.randn(30, 4), torch.randn(100, 4)
+    users, items = torch.randn(30, 4), torch.randn(2000, 4)
     expected = topk_catalogue(users, items, 5, progress=lambda *told: steps.append(told))
-    assert len(steps) == 4  # each of 1,024 // (30 + 4) items, in whole blocks of 16
+    assert len(steps) == 4  # each of 1,024 // (30 + 4) items, in whole pieces of 512
     take_the_cpu_for_a_gpu(monkeypatch)
     found = topk_catalogue(users, items, 5, progress=lambda *told: steps.append(told))
     assert len(steps) == 5

@@ -253,3 +253,44 @@ def test_a_few_better_ones_stand_behind_many_that_tie_with_the_last(n_items: int
     row = torch.ones(1, n_items)
     row[0, [n % n_items for n in range(place, place + 40, 9)]] = 2.0
     check_all({"scores": row}, torch.arange(20).unsqueeze(0), 10)
+
+
+@pytest.mark.parametrize("k", [1, 5, 300])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("kind", ["product", "cosine", "bias"])
+def test_the_best_pairs_whatever_coarse_scores_say_within_their_error(kind: str, wide: bool, k: int) -> None:
+    g = np.random.default_rng(k)
+    n_users, n_items, chunk, margin, rounding = 3, 1500, 700, 0.3, 0.1
+    users, items = g.integers(-3, 4, (n_users, 5)) / 4, g.integers(-3, 4, (n_items, 5)) / 4
+    users[0] = 0  # all items tie
+    bias = g.integers(-2, 3, n_items) / 2 if kind == "bias" else np.empty(0)
+    lengths = np.sqrt((users**2).sum(1)) if kind == "cosine" else np.empty(0)
+    # Quarters have no rounding: a division by the product of two lengths is the only one.
+    exact = users @ items.T + (bias if kind == "bias" else 0)
+    if kind == "cosine":
+        both = lengths[:, None] * np.sqrt((items**2).sum(1))
+        exact = np.divide(exact, both, out=np.zeros_like(exact), where=both > 0)
+    error = margin + rounding * np.abs(exact)
+    coarse = exact + np.where(g.random(exact.shape) < 0.5, -1, 1) * error * 0.999  # as wrong as they may be
+    hidden = g.random(exact.shape) < 0.2
+    coarse[hidden] = -INF
+
+    dtype = np.float64 if wide else np.float32
+    best = (
+        np.empty((n_users, k + 40)),
+        np.empty((n_users, k + 40), np.int64),
+        np.zeros(n_users, np.int64),
+        np.full(n_users, -INF),
+    )
+    for first in range(0, n_items, chunk):
+        part = slice(first, first + chunk)
+        rows = ScoreMatrix(torch.from_numpy(coarse[:, part].astype(dtype))).rows()
+        pairs = users, items[part].astype(dtype), lengths, bias[part]
+        score_rows.best_pairs(0, n_users, rows, np.full(n_users, margin), rounding, first, pairs, 1e-150, k, best)
+    for row in range(n_users):
+        shown = [i for i in range(n_items) if not hidden[row, i]]
+        expected = sorted(shown, key=lambda i: (-exact[row, i], i))[:k]
+        found = list(zip(best[0][row], best[1][row], strict=True))[: best[2][row]]
+        found = sorted(found, key=lambda pair: (-pair[0], pair[1]))[:k]
+        assert [i for _, i in found] == expected
+        assert [s for s, _ in found] == exact[row, expected].tolist()

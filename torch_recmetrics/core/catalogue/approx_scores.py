@@ -38,7 +38,7 @@ class ScoreChunk:
 
     first: int
     n_items: int
-    scores: Tensor  # (n_items rounded up to whole blocks, B); -inf for hidden items and beyond the last one
+    scores: Tensor  # (B, n_items rounded up to whole pieces); -inf for hidden items and beyond the last one
     margin: Tensor  # (B,)
     rounding: float
 
@@ -68,7 +68,7 @@ class PreparedUsers:
     """
 
     vectors: Tensor  # (B, d)
-    buffer: Tensor  # (items of a chunk rounded up to whole blocks, B)
+    buffer: Tensor  # (B, items of a chunk rounded up to whole pieces)
     per_length: Tensor  # (B,)
     least: Tensor  # (B,)
     per_bias: float
@@ -81,8 +81,6 @@ def approx_scores(
     dtype: torch.dtype,
     chunk_size: int,
     mask: Tensor | None = None,
-    *,
-    by_user: bool = False,
 ) -> Iterator[ScoreChunk]:
     """The coarse scores of all pairs, one chunk of items at a time in one buffer.
 
@@ -92,10 +90,8 @@ def approx_scores(
         dtype: of the scores; chunks with very large numbers are in float64.
         chunk_size: how many items a chunk has.
         mask: (B, N) bool, True = may be found.
-        by_user: the scores of one user lie together in memory, and items are rounded up to pieces, not to blocks.
     """
     chunk_size = max(1, min(chunk_size, pairs.n_items))
-    block = thresholds.PIECE if by_user else thresholds.ITEM_BLOCK
     seen = None
     if seen_ids is not None and seen_ids.numel():
         ids, order = seen_ids.flatten().sort()
@@ -110,11 +106,11 @@ def approx_scores(
         largest = max(longest_item, bias, largest_user, longest_item * largest_user + bias)
         wide = accumulator_dtype(pairs.items.device) if largest > LARGEST_IN_FLOAT32 else dtype
         if wide not in of_dtype:
-            of_dtype[wide] = prepared_users(pairs, wide, whole_blocks(chunk_size, block), by_user=by_user)
+            of_dtype[wide] = prepared_users(pairs, wide, whole_pieces(chunk_size))
         users = of_dtype[wide]
-        scores = users.buffer[: whole_blocks(len(rows), block)]
-        write_scores(scores[: len(rows)], pairs, part, users.vectors, seen, mask)
-        scores[len(rows) :] = float("-inf")
+        scores = users.buffer[:, : whole_pieces(len(rows))]
+        write_scores(scores[:, : len(rows)], pairs, part, users.vectors, seen, mask)
+        scores[:, len(rows) :] = float("-inf")
         margin = users.per_length * (1.0 if pairs.cosine else longest_item) + (users.least + users.per_bias * bias)
         yield ScoreChunk(first, len(rows), scores, margin, users.rounding)
 
@@ -130,7 +126,7 @@ def write_scores(
     """Write the scores of some items, -inf where hidden.
 
     Args:
-        scores: (items, B), which is written.
+        scores: (B, items), which is written.
         part: which items.
         users: (B, d) in the dtype of the scores.
         seen: (S,) ascending ids and (S,) which user has seen each.
@@ -138,18 +134,18 @@ def write_scores(
     """
     dtype, items = users.dtype, pairs.items[part]
     items = coarse_directions(items, dtype) if pairs.cosine else items.to(dtype)
-    torch.mm(items, users.T, out=scores)
+    torch.mm(users, items.T, out=scores)
     if pairs.bias is not None:
-        scores += pairs.bias[part].to(dtype).unsqueeze(1)
+        scores += pairs.bias[part].to(dtype)
     if seen is not None:
         ids, rows = seen
         low, high = torch.searchsorted(ids, torch.tensor([part.start, part.stop], device=ids.device)).tolist()
-        scores[ids[low:high] - part.start, rows[low:high]] = float("-inf")
+        scores[rows[low:high], ids[low:high] - part.start] = float("-inf")
     if mask is not None:
-        scores.masked_fill_(~mask[:, part].T, float("-inf"))
+        scores.masked_fill_(~mask[:, part], float("-inf"))
 
 
-def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_user: bool) -> PreparedUsers:
+def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int) -> PreparedUsers:
     """The users in this dtype, with a buffer for so many items and the proven error of their scores.
 
     A sum of d products in any order, fused or not, of factors that were rounded to the dtype, is off by at most
@@ -158,8 +154,7 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_us
     """
     vectors = directions(pairs.users) if pairs.cosine else pairs.users
     lengths = torch.ones_like(pairs.user_norms) if pairs.cosine else pairs.user_norms
-    users, n_users = vectors.to(dtype), pairs.n_users
-    buffer = users.new_empty((n_users, n_items)).T if by_user else users.new_empty((n_items, n_users))
+    users = vectors.to(dtype)
     narrow = dtype == torch.bfloat16
     info = torch.finfo(torch.float32 if narrow else dtype)
     # Rounding a sum to nearest errs by half an eps; hardware for narrow factors may truncate: that errs by a whole.
@@ -175,12 +170,13 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_us
         per_length = per_length + 1.001 * (lost + of_items * (lengths + lost))
     # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
     smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
+    buffer = users.new_empty(pairs.n_users, n_items)
     return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + lengths), error, rounding)
 
 
-def whole_blocks(n_items: int, block: int) -> int:
-    """The number of items, rounded up to whole blocks of so many."""
-    return -(-n_items // block) * block
+def whole_pieces(n_items: int) -> int:
+    """The number of items, rounded up to whole pieces."""
+    return -(-n_items // thresholds.PIECE) * thresholds.PIECE
 
 
 def rounds_factors() -> bool:

@@ -41,7 +41,7 @@ def catalogue_ranks(
     for part in steps(pairs.n_users, 1, thresholds.SEARCHED_USERS):
         batch = pairs.of_users(part)
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-        for chunk in approx_scores(batch, seen, torch.float32, size, shown, by_user=True):
+        for chunk in approx_scores(batch, seen, torch.float32, size, shown):
             counts[:, part] += counts_in(chunk, batch, target_scores[part], ids[part])
     return torch.empty_like(counts).scatter_(2, order.expand(3, -1, -1), counts)
 
@@ -50,7 +50,7 @@ def counts_in(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: 
     """(3, B, R) int64: the same of the items of a chunk."""
     n_users, n_targets = target_scores.shape
     width = thresholds.PIECE
-    scores = chunk.scores.T.reshape(-1, width)  # in pieces, of which few hold a score that decides nothing
+    scores = chunk.scores.reshape(-1, width)  # in pieces, of which few hold a score that decides nothing
     n_pieces = scores.shape[0] // n_users
     low, high = (bound.repeat_interleave(n_pieces, 0) for bound in chunk.coarse_range(target_scores))
     above, undecided = range_counts(scores, low, high)

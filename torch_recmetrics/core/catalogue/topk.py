@@ -11,11 +11,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.catalogue.approx_scores import ScoreChunk, approx_scores, bfloat16_is_native, whole_blocks
-from torch_recmetrics.core.catalogue.pair_scores import PairScores
+from torch_recmetrics.core.catalogue.approx_scores import ScoreChunk, approx_scores, bfloat16_is_native, whole_pieces
+from torch_recmetrics.core.catalogue.pair_scores import SMALLEST, PairScores, directed_lengths
+from torch_recmetrics.core.kernels import score_rows
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
+from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, is_sync_free
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact, is_sync_free
 from torch_recmetrics.core.tensors.segments import order_by
 
 
@@ -40,77 +43,109 @@ def topk_items(
         return scores, ids
     dtype = torch.bfloat16 if pairs.bias is None and bfloat16_is_native(device) else torch.float32
     numbers = thresholds.CHUNK_NUMBERS if is_sync_free(device) else step_elements(device)
+    kind = CompiledBest if usable(pairs.users, pairs.items) else PlainBest
     # Of very long lists fewer users are searched for at once.
     for part in steps(n_users, max(numbers // thresholds.SEARCHED_USERS, depth), numbers):
         batch = pairs.of_users(part)
-        size = chunk_size or whole_blocks(max(1, numbers // (batch.n_users + batch.width)), thresholds.ITEM_BLOCK)
+        size = chunk_size or whole_pieces(max(1, numbers // (batch.n_users + batch.width)))
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
-        best = scores[part, :depth], ids[part, :depth]
+        best = kind(batch, depth)
         for chunk in approx_scores(batch, seen, dtype, size, shown):
-            best = best_with_chunk(best, chunk, batch)
+            best.add(chunk)
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
-        scores[part, :depth], ids[part, :depth] = best
+        scores[part, :depth], ids[part, :depth] = best.in_order()
     return scores, ids
 
 
-# (B, k) scores and (B, k) ids of the best items of each user so far: falling scores, of equal ones rising ids.
-Best = tuple[Tensor, Tensor]
+class CompiledBest:
+    """The k best items of each user so far, by a compiled loop: one user after the other, item by item."""
+
+    def __init__(self, pairs: PairScores, k: int) -> None:
+        self.pairs, self.k = pairs, k
+        # Room for more than k, so that the worst go many at a time.
+        self.ids = torch.empty(pairs.n_users, k + k // 4 + 32, dtype=torch.int64)
+        self.scores = torch.empty_like(self.ids, dtype=torch.float64)
+        self.n_best = torch.zeros(pairs.n_users, dtype=torch.int64)
+        self.kth = torch.full((pairs.n_users,), float("-inf"), dtype=torch.float64)
+        self.users = exact(pairs.users).contiguous()
+        self.lengths = directed_lengths(self.users) if pairs.cosine else self.kth[:0]
+
+    def add(self, chunk: ScoreChunk) -> None:
+        """Look among the items of a chunk, whose ids are higher."""
+        pairs, part = self.pairs, slice(chunk.first, chunk.first + chunk.n_items)
+        items = pairs.items[part]
+        items = (items if items.dtype.itemsize >= 4 else items.float()).contiguous()
+        bias = self.kth[:0] if pairs.bias is None else exact(pairs.bias[part]).contiguous()
+        tables = tuple(t.numpy() for t in (self.users, items, self.lengths, bias))
+        best = tuple(t.numpy() for t in (self.scores, self.ids, self.n_best, self.kth))
+        coarse = ScoreMatrix(chunk.scores[:, : chunk.n_items]).rows(), chunk.margin.numpy(), float(chunk.rounding)
+        given = *coarse, chunk.first, tables, SMALLEST, self.k, best
+        over_rows(score_rows.best_pairs, pairs.n_users, *given, work=pairs.n_users * chunk.n_items)
+
+    def in_order(self) -> tuple[Tensor, Tensor]:
+        """(B, k) falling scores, and (B, k) ids, of equal scores rising ones."""
+        none = torch.arange(self.ids.shape[1]) >= self.n_best.unsqueeze(1)
+        top = torch.sort(self.scores.masked_fill(none, float("-inf")), descending=True, stable=True)
+        ids = self.ids.masked_fill(none, -1).gather(1, top.indices)
+        return top.values[:, : self.k], ids[:, : self.k]
 
 
-def best_with(best: Best, pairs: PairScores, users: Tensor, ids: Tensor) -> Best:
-    """The best of these and of (P,) candidates; for each user their ids rise, and are above all that came before."""
-    scores = pairs.pair_scores(users, ids)
-    better = (scores > best[0][users, -1]).nonzero().squeeze(1)
-    if not better.shape[0]:
-        return best
-    users, ids, scores = users[better], ids[better], scores[better]
-    # One sort finds the k best of each user at once, however many there are. Equal scores stay by rising id.
-    order = order_by(users, scores, descending=True)
-    n_users, k = best[0].shape
-    # The candidates of a user begin at her place in this, and end at that of the next.
-    starts = torch.searchsorted(users[order], torch.arange(n_users + 1, device=users.device))
-    width = min(int(starts.diff().max()), k)
-    place = starts[:-1].unsqueeze(1) + torch.arange(width, device=users.device)
-    none = place >= starts[1:].unsqueeze(1)
-    found = order[place.clamp(max=order.shape[0] - 1)]
-    every = torch.cat([best[0], scores[found].masked_fill(none, float("-inf"))], 1)
-    every_id = torch.cat([best[1], ids[found].masked_fill(none, -1)], 1)
-    # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
-    top = torch.sort(every, descending=True, stable=True)
-    return top.values[:, :k], every_id.gather(1, top.indices[:, :k])
+class PlainBest:
+    """The same in steps of torch."""
 
+    def __init__(self, pairs: PairScores, k: int) -> None:
+        self.pairs, device = pairs, pairs.items.device
+        self.ids = torch.full((pairs.n_users, k), -1, dtype=torch.int64, device=device)
+        self.scores = torch.full_like(self.ids, float("-inf"), dtype=accumulator_dtype(device))
 
-def best_with_chunk(best: Best, chunk: ScoreChunk, pairs: PairScores) -> Best:
-    """The best of these and of the items of a chunk, whose ids are higher."""
-    low = below(chunk.lower_bound(best[0][:, -1:]).squeeze(1), chunk.scores.dtype)
-    # bfloat16 that is not negative has the order of its bits. Comparing those takes a third of the time.
-    as_bits = low.dtype == torch.bfloat16 and bool((low >= 0).all())
-    dtype = torch.int16 if as_bits else low.dtype
-    blocks = chunk.scores.view(dtype).unflatten(0, (-1, thresholds.ITEM_BLOCK))  # type: ignore[no-untyped-call]
-    block_max = blocks.amax(1)
-    block, users = sparse_nonzero(block_max > low.view(dtype)) if chunk.first else (None, None)
-    if block is None or users is None or users.shape[0] > 2 * best[0].numel():
-        low = torch.maximum(low, _tighter(chunk, block_max.view(low.dtype), best[0]))
-        block, users = sparse_nonzero(block_max > low.view(dtype))
-    for part in steps(users.shape[0], thresholds.ITEM_BLOCK, pair_elements(users.device)):
-        user, of_block = users[part], block[part]
-        scores = blocks[of_block, :, user]
-        which, column = sparse_nonzero(scores > low.view(dtype)[user].unsqueeze(1))
-        ids = chunk.first + of_block[which] * thresholds.ITEM_BLOCK + column
-        best = best_with(best, pairs, user[which], ids)
-    return best
+    def add(self, chunk: ScoreChunk) -> None:
+        """Look among the items of a chunk, whose ids are higher."""
+        coarse, few = chunk.scores, 2 * self.ids.numel()
+        low = below(chunk.lower_bound(self.scores[:, -1:]), coarse.dtype)
+        high = coarse > low
+        if not chunk.first or int(high.count_nonzero()) > few:
+            high = coarse > torch.maximum(low, self._tighter(chunk))
+        # Where many items tie, each costs more than its coarse score.
+        elements = pair_elements(coarse.device) if int(high.count_nonzero()) > few else coarse.numel()
+        for part in steps(coarse.shape[1], coarse.shape[0], elements):
+            users, columns = sparse_nonzero(high[:, part])
+            self._add_pairs(users, chunk.first + part.start + columns)
 
+    def in_order(self) -> tuple[Tensor, Tensor]:
+        """(B, k) falling scores, and (B, k) ids, of equal scores rising ones."""
+        return self.scores, self.ids
 
-def _tighter(chunk: ScoreChunk, block_max: Tensor, best: Tensor) -> Tensor:
-    """(B,) what a coarse score must exceed, from the k-th of the (B, k) best scores so far and of this chunk."""
-    k = best.shape[1]
-    coarse = (block_max if block_max.shape[0] >= k else chunk.scores).T
-    coarse = (coarse.float() if coarse.dtype == torch.bfloat16 else coarse).contiguous()  # bfloat16's top-k is slow
-    here = chunk.lower_bound(coarse.topk(min(k, coarse.shape[1])).values)
-    kth = torch.cat([best, here], 1).topk(k).values[:, -1:]
-    # An item of this chunk may itself be the k-th, so items with its score count.
-    return below(chunk.lower_bound(kth).squeeze(1), chunk.scores.dtype, strictly=True)
+    def _tighter(self, chunk: ScoreChunk) -> Tensor:
+        """(B, 1) what a coarse score must exceed, from the k-th of the best so far and of this chunk."""
+        k, coarse = self.ids.shape[1], chunk.scores
+        coarse = coarse.float() if coarse.dtype == torch.bfloat16 else coarse  # bfloat16's top-k is slow
+        here = chunk.lower_bound(coarse.topk(min(k, coarse.shape[1])).values)
+        kth = torch.cat([self.scores, here], 1).topk(k).values[:, -1:]
+        # An item of this chunk may itself be the k-th, so items with its score count.
+        return below(chunk.lower_bound(kth), chunk.scores.dtype, strictly=True)
+
+    def _add_pairs(self, users: Tensor, ids: Tensor) -> None:
+        """Look among (P,) pairs; for each user their ids rise, and are above all that came before."""
+        scores = self.pairs.pair_scores(users, ids)
+        better = (scores > self.scores[users, -1]).nonzero().squeeze(1)
+        if not better.shape[0]:
+            return
+        users, ids, scores = users[better], ids[better], scores[better]
+        # One sort finds the k best of each user at once, however many there are. Equal scores stay by rising id.
+        order = order_by(users, scores, descending=True)
+        n_users, k = self.ids.shape
+        # The candidates of a user begin at her place in this, and end at that of the next.
+        starts = torch.searchsorted(users[order], torch.arange(n_users + 1, device=users.device))
+        width = min(int(starts.diff().max()), k)
+        place = starts[:-1].unsqueeze(1) + torch.arange(width, device=users.device)
+        none = place >= starts[1:].unsqueeze(1)
+        found = order[place.clamp(max=order.shape[0] - 1)]
+        every = torch.cat([self.scores, scores[found].masked_fill(none, float("-inf"))], 1)
+        every_id = torch.cat([self.ids, ids[found].masked_fill(none, -1)], 1)
+        # Ids so far are lower than the new ones, so a stable sort puts equal scores by rising id.
+        top = torch.sort(every, descending=True, stable=True)
+        self.scores, self.ids = top.values[:, :k], every_id.gather(1, top.indices[:, :k])
 
 
 def below(bound: Tensor, dtype: torch.dtype, *, strictly: bool = False) -> Tensor:

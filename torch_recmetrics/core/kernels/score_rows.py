@@ -543,3 +543,103 @@ def best(
             kth = best_scores[row, k - 1 : k]
             count_levels(source, start, start + n_items, kth, kth, np.int64(1), n_above, n_equal)
             n_kth[row] = n_equal[0]
+
+
+# -- the best of pairs of a user and an item --------------------------------------------------------------------------
+
+
+@compiled
+def halved_sum(terms: Array, n: int) -> Any:
+    """The sum of the first n terms, which are overwritten: halves are added until one term is left."""
+    if n == 0:
+        return 0.0
+    while n > 1:
+        half = (n + 1) // 2
+        for i in range(np.uint64(n - half)):
+            terms[i] += terms[np.uint64(half) + i]
+        n = half
+    return terms[0]
+
+
+@compiled
+def score_pairs(
+    user: int,
+    columns: Array,
+    n: int,
+    pairs: tuple[Array, Array, Array, Array],
+    least_length: float,
+    terms: Array,
+    scores: Array,
+) -> None:
+    """Write the exact scores of a user and n items: see :func:`best_pairs`."""
+    users, items, lengths, bias = pairs
+    width = np.int64(users.shape[1])
+    for place in range(n):
+        item = columns[place]
+        for i in range(np.uint64(width)):
+            terms[i] = users[user, i] * items[item, i]
+        score = halved_sum(terms, width)
+        if lengths.shape[0]:
+            for i in range(np.uint64(width)):
+                terms[i] = np.float64(items[item, i]) * items[item, i]
+            length = np.sqrt(halved_sum(terms, width))
+            both = lengths[user] * length if length >= least_length else 0.0
+            score = score / both if both > 0 else 0.0
+        scores[place] = score + bias[item] if bias.shape[0] else score
+
+
+@compiled
+def least_coarse(kth: float, margin: float, rounding: float, values: Array) -> Any:
+    """The least coarse score of an item whose exact one is the k-th or higher; above that of hidden items."""
+    bound = kth - (margin + rounding * abs(kth)) if kth > -np.inf else kth
+    least = values.dtype.type(bound)
+    return max(np.nextafter(least, -INF) if least > bound else least, np.nextafter(values.dtype.type(-np.inf), INF))
+
+
+@compiled
+def best_pairs(
+    first_row: int,
+    last_row: int,
+    rows: tuple[Any, ...],
+    margin: Array,
+    rounding: float,
+    first_item: int,
+    pairs: tuple[Array, Array, Array, Array],
+    least_length: float,
+    k: int,
+    best: tuple[Array, Array, Array, Array],
+) -> None:
+    """Add the items of a chunk to the best of each user by their exact scores; coarse ones say which to look at.
+
+    Args:
+        rows: the coarse scores: an exact one is at most ``margin + rounding * its size`` from its own.
+        margin: (B,) float64.
+        first_item: the id of the first item of the chunk; the best so far have lower ones.
+        pairs: (B, d) users and their (B,) lengths for the cosine, (0,) for the product, float64; (N, d) items of the
+            chunk, and their (N,) bias, float64, (0,) for none. In the order users, items, lengths, bias.
+        least_length: an item that is shorter has no direction.
+        k: above 0.
+        best: (B, more than k) scores, float64, and ids, of which the first (B,) `n_best` count, by rising id; and (B,)
+            what the score of another one must exceed.
+    """
+    n_items, (best_scores, best_ids, n_best, kth) = rows[-1], best
+    row_bits, source, stride = source_of(rows, np.int64(0))
+    terms, work = np.empty(pairs[0].shape[1]), np.empty(best_scores.shape[1])
+    picked, columns, scores = np.empty(WIDE + 1, rows[0].dtype), np.empty(WIDE + 1, np.int32), np.empty(WIDE)
+    for row in range(first_row, last_row):
+        start, n = row * stride, n_best[row]
+        if row_bits.shape[0]:
+            load(rows, row, row_bits, source)
+        least = least_coarse(kth[row], margin[row], rounding, rows[0])
+        for first in range(0, n_items, WIDE):
+            begin, end = start + first, start + min(first + WIDE, n_items)
+            if count_not_below(source, begin, end, least):
+                n_picked = pick(source, begin, end, least, first, picked, columns, np.int64(0))
+                score_pairs(row, columns, n_picked, pairs, least_length, terms, scores)
+                for place in range(n_picked):
+                    best_scores[row, n], best_ids[row, n] = scores[place], first_item + columns[place]
+                    n += scores[place] > kth[row]
+                    if n == work.shape[0]:
+                        kth[row], n = keep_best(best_scores[row], best_ids[row], n, k, work), k
+                least = least_coarse(kth[row], margin[row], rounding, rows[0])
+        n_best[row] = n
