@@ -101,24 +101,27 @@ class PlainBest:
 
     def add(self, chunk: ScoreChunk) -> None:
         """Look among the items of a chunk, whose ids are higher."""
-        coarse, few = chunk.scores, 2 * self.ids.numel()
-        low = below(chunk.lower_bound(self.scores[:, -1:]), coarse.dtype)
-        high = coarse > low
-        if not chunk.first or int(high.count_nonzero()) > few:
-            high = coarse > torch.maximum(low, self._tighter(chunk))
-        # Where many items tie, each costs more than its coarse score.
-        elements = pair_elements(coarse.device) if int(high.count_nonzero()) > few else coarse.numel()
-        for part in steps(coarse.shape[1], coarse.shape[0], elements):
-            users, columns = sparse_nonzero(high[:, part])
-            self._add_pairs(users, chunk.first + part.start + columns)
+        low = below(chunk.lower_bound(self.scores[:, -1:]), chunk.scores.dtype)
+        # The items of a block stand as far apart as there are blocks, so that maxima are taken of neighbours.
+        blocks = chunk.scores.unflatten(1, (thresholds.ITEM_BLOCK, -1))  # type: ignore[no-untyped-call]
+        block_max = blocks.amax(1)
+        users, block = sparse_nonzero(block_max > low) if chunk.first else (None, None)
+        if users is None or block is None or users.shape[0] > 2 * self.ids.numel():
+            low = torch.maximum(low, self._tighter(chunk, block_max))
+            users, block = sparse_nonzero(block_max > low)
+        for part in steps(thresholds.ITEM_BLOCK, users.shape[0], pair_elements(users.device)):
+            place, which = sparse_nonzero((blocks[users, part, block] > low[users]).T)
+            items = (part.start + place) * block_max.shape[1] + block[which]
+            self._add_pairs(users[which], chunk.first + items)
 
     def in_order(self) -> tuple[Tensor, Tensor]:
         """(B, k) falling scores, and (B, k) ids, of equal scores rising ones."""
         return self.scores, self.ids
 
-    def _tighter(self, chunk: ScoreChunk) -> Tensor:
+    def _tighter(self, chunk: ScoreChunk, block_max: Tensor) -> Tensor:
         """(B, 1) what a coarse score must exceed, from the k-th of the best so far and of this chunk."""
-        k, coarse = self.ids.shape[1], chunk.scores
+        k = self.ids.shape[1]
+        coarse = block_max if block_max.shape[1] >= k else chunk.scores
         coarse = coarse.float() if coarse.dtype == torch.bfloat16 else coarse  # bfloat16's top-k is slow
         here = chunk.lower_bound(coarse.topk(min(k, coarse.shape[1])).values)
         kth = torch.cat([self.scores, here], 1).topk(k).values[:, -1:]
