@@ -129,7 +129,7 @@ def measured(
     weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
     if tables.slices is not None:
         of_slices = tables.named(tables.slices, "slice", tables.user_ids, "users")
-        part.sums["slices"], sizes = sums_of_slices(of_slices, collector, weights, collection)
+        part.sums["slices"], sizes = sums_of_slices(of_slices, collector, weights)
         counts |= sizes
     if keep_users:
         part.users = table_of_users(tables, collector, weights)
@@ -191,10 +191,7 @@ def summed_over_processes(
 
 
 def sums_of_slices(
-    of_slices: tuple[list[str], Tensor, Tensor],
-    collector: UserCollector,
-    weights: Tensor,
-    members: RecMetricCollection,
+    of_slices: tuple[list[str], Tensor, Tensor], collector: UserCollector, weights: Tensor
 ) -> tuple[dict[tuple[str, str], Tensor], dict[str, int]]:
     """Metric and slice -> (parts, 6) the sums of its users, and how many users each slice has.
 
@@ -205,7 +202,7 @@ def sums_of_slices(
     sizes = torch.bincount(where, minlength=len(names)).tolist()
     slices: dict[tuple[str, str], Tensor] = {}
     for metric, places in collector.columns.items():
-        member: Any = members[metric]
+        member = collector.members[metric]
         values = collector.values[places].T
         weight = weights.masked_fill(values[:, 0].isnan(), 0)
         if member.keeps_values:

@@ -152,6 +152,5 @@ def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], coun
 def batches_of(workspace: Workspace, query: str, names: list[str]) -> Iterator[dict[str, Tensor]]:
     """The rows of a query as the arguments of an update, many at a time."""
     for batch in workspace.stream(query, BATCH_ROWS):
-        if batch.num_rows:
-            columns = (from_dlpack(column) for column in batch.columns)
-            yield {ARGUMENTS.get(name, name): column for name, column in zip(names, columns, strict=True)}
+        columns = map(from_dlpack, batch.columns)
+        yield {ARGUMENTS.get(name, name): column for name, column in zip(names, columns, strict=True)}
