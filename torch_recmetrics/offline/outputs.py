@@ -113,8 +113,11 @@ def files_of_comparison(
 
 def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
     """What was read for which system; what all of them share once, without the name of one."""
-    shared = [given for given in next(iter(inputs.values()), ()) if all(given in own for own in inputs.values())]
-    shared = [given for given in shared if given.role != "recommendations"]
+    shared = [
+        given
+        for given in next(iter(inputs.values()), ())
+        if given.role != "recommendations" and all(given in own for own in inputs.values())
+    ]
     return [
         *(
             replace(given, role=f"{name}: {given.role}")
