@@ -210,8 +210,7 @@ def parsed(argv: list[str]) -> tuple[str, Options]:
     except UnicodeDecodeError:
         raise InputError("the file of --config must be YAML in UTF-8") from None
     command = str(found["command"])
-    options = {name: value for name, value in found[command].items() if name != "config"}
-    return command, options
+    return command, {name: value for name, value in found[command].items() if name != "config"}
 
 
 # Commands -------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from torch_recmetrics.offline.inputs.columns import (
 )
 from torch_recmetrics.offline.inputs.parts import ID, Part, user_values
 from torch_recmetrics.offline.inputs.sources import InputError, Source
-from torch_recmetrics.offline.inputs.spark import Parts, SparkWorkspace, workspace_of
+from torch_recmetrics.offline.inputs.spark import SparkWorkspace, added_up, parts_of, users_of_parts, workspace_of
 from torch_recmetrics.offline.inputs.tables import refuse_unordered, versions_of_ids
 from torch_recmetrics.offline.inputs.workspace import Workspace, half_the_threads
 from torch_recmetrics.offline.members import CUTOFFS
@@ -265,11 +265,11 @@ def measured_by_workers(
 
     work.gather("each", "user_id")
     found = work.query(found_sql(plan))
-    parts = Parts(work, found, count, add)
-    total = parts.total
+    parts = parts_of(work, found, count)
+    total = added_up(parts, add)
     if not total.counts:  # nobody has an event with something to find
         return count(found.limit(0).toArrow())
-    total.users = parts.users_here(total.counts["users"], path, user)
+    total.users = users_of_parts(parts, total.counts["users"], path, user)
     return total
 
 

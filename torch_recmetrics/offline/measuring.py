@@ -50,14 +50,12 @@ def count_users(
     lists, truth = tables.sorted_rows(tables.lists, share), tables.sorted_rows(tables.truth, share)
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
-        arguments = arguments_of(tables, listed, relevant)
-        if weights is not None:
-            arguments["weights"] = weights[first : first + n_users]
-        if numbered:
-            arguments["sample_ids"] = torch.arange(first, first + n_users)
         try:
-            if "preds" not in arguments:
-                refuse_equal_ranks(listed)
+            arguments = arguments_of(tables, listed, relevant)
+            if weights is not None:
+                arguments["weights"] = weights[first : first + n_users]
+            if numbered:
+                arguments["sample_ids"] = torch.arange(first, first + n_users)
             is_empty = ~is_relevant(arguments, labels).any(1)
             if collector is None:
                 collection.update(**arguments)
@@ -74,14 +72,15 @@ def count_users(
 
 
 def arguments_of(tables: Tables, listed: Rows, relevant: Rows) -> dict[str, Tensor]:
-    """The arguments of ``update`` for a batch of users."""
+    """The arguments of ``update`` for a batch of users; ValueError for a list in which two items have one rank."""
     graded = "relevance" in tables.columns["truth"]
     targets = relevant.padded([-1, 0] if graded else [-1])
     arguments = dict(zip(("target_ids", "target_relevance"), targets))
-    lists = listed.padded([-1, 0])
-    arguments["item_ids"] = lists[0]
+    arguments["item_ids"], order = listed.padded([-1, 0])
     if "score" in tables.columns["recommendations"]:
-        arguments["preds"] = lists[1] if lists[1].is_floating_point() else lists[1].to(torch.float32)
+        arguments["preds"] = order if order.is_floating_point() else order.to(torch.float32)
+    elif bool(((order[:, 1:] == order[:, :-1]) & (arguments["item_ids"][:, 1:] >= 0)).any()):
+        raise ValueError("two items of a list have one rank")  # lists are in the order of their ranks
     return arguments
 
 
@@ -90,17 +89,6 @@ def is_relevant(arguments: dict[str, Tensor], labels: Labels) -> Tensor:
     read: dict[str, Tensor] = read_labels(arguments, labels)
     listed = read["target_ids"] >= 0
     return listed & (read["target_relevance"] > 0) if "target_relevance" in read else listed
-
-
-def refuse_equal_ranks(listed: Rows) -> None:
-    """ValueError for a list in which two items have one rank; rows are in the order of the ranks."""
-    if listed.columns:
-        ranks = listed.columns[1]
-        again = ranks[1:] == ranks[:-1]
-        inner = listed.starts[(listed.starts > 0) & (listed.starts < len(ranks))]
-        again[inner - 1] = False
-        if bool(again.any()):
-            raise ValueError("two items of a list have one rank")
 
 
 def measured(
@@ -136,20 +124,22 @@ def measured(
     elif tables.seen is not None:
         counts["rows_seen"] = tables.workspace.size(tables.truth.sql) - truth_rows
     part = Part(counts, longest_list, {"slices": {}, "digests": {}})
-    if collector is not None and tables.slices is not None:
+    if collector is None:
+        return part
+    weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
+    if tables.slices is not None:
         of_slices = tables.named(tables.slices, "slice", tables.user_ids, "users")
-        part.sums["slices"], sizes = sums_of_slices(of_slices, collector, weights, collection)
+        part.sums["slices"], sizes = sums_of_slices(of_slices, collector, weights)
         counts |= sizes
-    if collector is not None and keep_users:
+    if keep_users:
         part.users = table_of_users(tables, collector, weights)
         part.sums["digests"] = tables.hashes()
     return part
 
 
-def table_of_users(tables: Tables, collector: UserCollector, weights: Tensor | None) -> Any:
+def table_of_users(tables: Tables, collector: UserCollector, weights: Tensor) -> Any:
     """A table of Arrow: ids, weights and what the collector has, a row for each user."""
     pyarrow = needed("pyarrow", "values of users")
-    weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
     columns = {ID: tables.ids_of("users")}
     for name, column in {WEIGHT: weights, **collector.columns_of_users()}.items():
         numbers = pyarrow.py_buffer(column.contiguous().numpy())  # an array of them would import pandas
@@ -201,10 +191,7 @@ def summed_over_processes(
 
 
 def sums_of_slices(
-    of_slices: tuple[list[str], Tensor, Tensor],
-    collector: UserCollector,
-    weights: Tensor | None,
-    members: RecMetricCollection,
+    of_slices: tuple[list[str], Tensor, Tensor], collector: UserCollector, weights: Tensor
 ) -> tuple[dict[tuple[str, str], Tensor], dict[str, int]]:
     """Metric and slice -> (parts, 6) the sums of its users, and how many users each slice has.
 
@@ -214,9 +201,8 @@ def sums_of_slices(
     names, who, where = of_slices
     sizes = torch.bincount(where, minlength=len(names)).tolist()
     slices: dict[tuple[str, str], Tensor] = {}
-    weights = torch.ones(collector.values.shape[1], dtype=torch.float64) if weights is None else weights
     for metric, places in collector.columns.items():
-        member: Any = members[metric]
+        member = collector.members[metric]
         values = collector.values[places].T
         weight = weights.masked_fill(values[:, 0].isnan(), 0)
         if member.keeps_values:

@@ -291,8 +291,9 @@ class UserCollector:
         self._skips = torch.tensor([name in skipping for name in owners], dtype=torch.bool).unsqueeze(1)
         self.values = torch.zeros(len(owners), n_users, dtype=torch.float64)
         self.lists = torch.zeros((n_users, kept_ranks), dtype=torch.int64)
-        pooled = [name for name, member in self.members.items() if member.pooled]
-        self.totals = {name: torch.zeros(n_users, dtype=torch.float64) for name in pooled}
+        self.totals = {
+            name: torch.zeros(n_users, dtype=torch.float64) for name, member in self.members.items() if member.pooled
+        }
 
     def columns_of_users(self) -> dict[str, Tensor]:
         """(U,) of each value of a metric that is made of values of users, as pooled shares are not."""

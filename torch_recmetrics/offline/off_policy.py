@@ -26,14 +26,14 @@ from torch_recmetrics.offline.reports.report import Report, with_notes
 BATCH_ROWS = 1 << 16  # what an update makes of them stays in the cache: half a million take four times as long
 # Column of the log -> what its numbers must be, and SQL of those that are not; ``{0}`` is the number.
 RULES = {
-    "reward": ("a finite number", ""),
+    "reward": ("a finite number", "false"),
     "logged": (
         "in (0, 1], the chance with which the logging policy showed what it did show",
         "{0} <= 0 OR {0} > 1",
     ),
     "policy": ("in [0, 1], the chance with which the new policy shows the same", "{0} < 0 OR {0} > 1"),
-    "expected": ("a finite number", ""),
-    "expected_policy": ("a finite number", ""),
+    "expected": ("a finite number", "false"),
+    "expected_policy": ("a finite number", "false"),
     "weight": ("0 or a number from 1e-100 to 1e100", "{0} <> 0 AND ({0} < 1e-100 OR {0} > 1e100)"),
 }
 ARGUMENTS = {"user": "indexes", "weight": "weights"}  # column of the log -> argument of the metric, of another name
@@ -130,24 +130,18 @@ def off_policy(
 
 def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], counts: dict[str, int]) -> str:
     """SELECT of the columns as float64, of the users as int64; counts both. InputError for what breaks a rule."""
-    values = {
-        name: number_column(source, column, rule=RULES[name][0], wrong=RULES[name][1])
-        for name, column in columns.items()
-        if name != "user"
-    }
-    picked = {name: f"CAST({own.sql} AS DOUBLE)" for name, own in values.items()}
+    values = {name: number_column(source, column, *RULES[name]) for name, column in columns.items() if name != "user"}
     if "user" in columns:
         ids = Ids(workspace, [(source, columns["user"])])
-        picked["user"] = ids.of(source)
-        missing = Fault(columns["user"], f"{picked['user']} IS NULL", "the id of a user")
-        values["user"] = Column(picked["user"], (missing,))
+        missing = Fault(columns["user"], f"{ids.of(source)} IS NULL", "the id of a user")
+        values["user"] = Column(ids.of(source), (missing,))
     counts["rows"] = checked_rows(workspace, source, *values.values())
     if "user" in columns:
-        counts["users"] = workspace.number_users(f"SELECT {picked['user']} AS id FROM {source.sql}")
-    rows = ", ".join(f"{sql} AS {quoted('_' + name)}" for name, sql in picked.items())
-    if "user" not in picked or ids.kind == "BIGINT":
+        counts["users"] = workspace.number_users(f"SELECT {values['user'].sql} AS id FROM {source.sql}")
+    rows = ", ".join(f"{own.sql} AS {quoted('_' + name)}" for name, own in values.items())
+    if "user" not in columns or ids.kind == "BIGINT":
         return f"SELECT {rows} FROM {source.sql}"
-    read = ", ".join("users.u" if name == "user" else quoted("_" + name) for name in picked)
+    read = ", ".join("users.u" if name == "user" else quoted("_" + name) for name in values)
     # A join hands rows over in any order: sums would differ in their last digits from run to run.
     return (
         f"SELECT {read} FROM (SELECT {rows}, {source.row} FROM {source.sql}) AS log_rows "
@@ -158,6 +152,5 @@ def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], coun
 def batches_of(workspace: Workspace, query: str, names: list[str]) -> Iterator[dict[str, Tensor]]:
     """The rows of a query as the arguments of an update, many at a time."""
     for batch in workspace.stream(query, BATCH_ROWS):
-        if batch.num_rows:
-            columns = (from_dlpack(column) for column in batch.columns)
-            yield {ARGUMENTS.get(name, name): column for name, column in zip(names, columns, strict=True)}
+        columns = map(from_dlpack, batch.columns)
+        yield {ARGUMENTS.get(name, name): column for name, column in zip(names, columns, strict=True)}

@@ -42,9 +42,8 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
     z = NormalDist().inv_cdf((1 + level) / 2)
     for name, (value, error) in users.summaries.items():
         values[name], intervals[name] = value, (value - z * error, value + z * error)
-    definitions = {name: text for name, text in users.definitions.items() if name in values}
     inputs = [Input("values of users", path, len(users), digest(Path(path)))]
-    return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)
+    return Report(values, intervals, definitions=users.definitions, inputs=inputs, level=level)
 
 
 def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | None], Method]:
@@ -64,11 +63,11 @@ def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | No
 def folder_of(options: dict[str, Any]) -> str | None:
     """Where a report is to go, refused before anything is worked out where it cannot."""
     folder: str | None = options.pop("report", None)
-    if folder is not None and (not folder or not Path(folder).is_dir()):
-        named_as_file = Path(folder).exists() or Path(folder).suffix in (".html", ".json")
-        if not folder or named_as_file:
-            what = "a file: report.html will lie in the folder" if folder else "none"
-            raise InputError(f"`report` must be a folder, {folder!r} is {what}")
+    if folder == "":
+        raise InputError("`report` must be a folder, '' is none")
+    path = Path(folder or ".")
+    if not path.is_dir() and (path.exists() or path.suffix in (".html", ".json")):
+        raise InputError(f"`report` must be a folder, {folder!r} is a file: report.html will lie in the folder")
     return folder
 
 
@@ -91,12 +90,10 @@ def files_of_comparison(
     counts = {f"{count}/{system}": own.counts[count] for system, own in reports.items() if count in own.counts}
     inputs = inputs_of_systems({system: own.inputs for system, own in reports.items()})
     details: dict[str, Any] = {"comparison": table}
-    exposed: dict[str, dict[str, Any]] = {}
     for system, own in reports.items():
         for metric, groups in own.details.get("exposure", {}).items():
             for group, value in groups.items():
-                exposed.setdefault(f"{metric}/{group}", {})[system] = value
-    details |= {"exposure": exposed} if exposed else {}
+                details.setdefault("exposure", {}).setdefault(f"{metric}/{group}", {})[system] = value
     for row in table.agreement or ():
         both, ends = f"{row.system}, {row.other}", (row.low, row.high)
         details.setdefault("agreement", {}).setdefault(row.metric, {})[both] = (row.value, *ends)
@@ -116,8 +113,11 @@ def files_of_comparison(
 
 def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
     """What was read for which system; what all of them share once, without the name of one."""
-    shared = [given for given in next(iter(inputs.values()), ()) if all(given in own for own in inputs.values())]
-    shared = [given for given in shared if given.role != "recommendations"]
+    shared = [
+        given
+        for given in next(iter(inputs.values()), ())
+        if given.role != "recommendations" and all(given in own for own in inputs.values())
+    ]
     return [
         *(
             replace(given, role=f"{name}: {given.role}")

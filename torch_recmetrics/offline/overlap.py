@@ -143,7 +143,11 @@ def overlap(
         notes = ["There is no column of times in both: earlier events were not looked for."] if time is None else []
         columns = list(zip(users, items, times))
         rows = [checked_rows(work, source, *own) for source, own in zip(sources, columns)]
-        refuse_two_kinds_of_times(work, sources, times, time)
+        kinds = [kind_of_times(work, source, own.sql) for source, own in zip(sources, times)]
+        if len(set(kinds)) > 1:
+            raise InputError(
+                f"{sources[1]}: column {time!r} must be of the same kind in both, got {' and '.join(kinds)}"
+            )
         flag_rows(work, sources, columns)
         counts, n_kept = counts_of(work, dropped)
         frames: dict[str, Any] = {kind: work.frame(rows_of(kind, sources[1], user, item)) for kind in KINDS}
@@ -153,13 +157,6 @@ def overlap(
         kept = work.frame(stay) if dropped else None
         inputs = [source.describe(n) for source, n in zip(sources, rows)]
     return Overlap(counts, frames, kept, n_kept, dropped, rows[1], inputs, notes)
-
-
-def refuse_two_kinds_of_times(work: Any, sources: Sequence[Source], times: Sequence[Column], time: str | None) -> None:
-    """InputError for times of two kinds."""
-    kinds = [kind_of_times(work, source, own.sql) for source, own in zip(sources, times)] if time is not None else []
-    if len(set(kinds)) > 1:
-        raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {' and '.join(kinds)}")
 
 
 def kinds_of(drop: Any) -> tuple[Kind, ...]:

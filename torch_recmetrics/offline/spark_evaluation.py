@@ -12,7 +12,7 @@ from torch_recmetrics.core.tensors.moments import combined
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.inputs.parts import Part
 from torch_recmetrics.offline.inputs.sources import TEXT, Source, quoted
-from torch_recmetrics.offline.inputs.spark import MOST_USERS, Parts, SparkWorkspace
+from torch_recmetrics.offline.inputs.spark import MOST_USERS, SparkWorkspace, added_up, parts_of, users_of_parts
 from torch_recmetrics.offline.inputs.tables import UNORDERED, Tables
 from torch_recmetrics.offline.inputs.workspace import Workspace
 from torch_recmetrics.offline.measuring import measured
@@ -63,7 +63,7 @@ def measured_by_workers(
         memory_limit: of DuckDB in each worker.
         path: where the workers write the values of the users; None: up to a million come to the driver.
     """
-    columns = {role: tables.columns[role] for role in ROLES if role in work.frames}
+    columns = {role: tables.columns[role] for role in ROLES if role in tables.columns}
     numbers = None if tables.n_items is None else work.arrow("SELECT id FROM items ORDER BY i")
     action, catalogue = "remove" if tables.hidden is tables.lists else "miss", tables.items is not None
     names, ordered = tables.names, tables.lists.row != UNORDERED
@@ -87,13 +87,13 @@ def measured_by_workers(
             return part
 
     frame = partitioned(work, tables, columns)
-    parts = Parts(work, frame, count, lambda found: added(collection, found))
-    total = parts.total
+    parts = parts_of(work, frame, count)
+    total = added_up(parts, lambda found: added(collection, found))
     total.counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
     tables.refuse_nothing(total.counts)
     merge_states(collection, total.sums["states"])
     if keep_users:
-        total.users = parts.users_here(total.counts["users"], path, names["user"])
+        total.users = users_of_parts(parts, total.counts["users"], path, names["user"])
     return total
 
 

@@ -125,19 +125,27 @@ def beyond_floats(source: Source, column: str) -> tuple[Fault, ...]:
     return (Fault(column, wrong, BEYOND_FLOATS),) if wide else ()
 
 
-def number_column(source: Source, column: str, *, rule: str = "a finite number", wrong: str = "") -> Column:
-    """A column as float64, finite; InputError for a type that is no number. In `wrong`, ``{}`` is the number."""
+def holds_numbers(source: Source, column: str) -> bool:
+    """Whether a column has a type of numbers, or is text of a file that has no types."""
+    kind = source.types[column]
+    return kind in NUMBERS or kind.startswith("DECIMAL") or (kind == TEXT and source.of_text)
+
+
+def number_of(source: Source, column: str) -> str:
+    """SQL of a column of numbers: FLOAT or DOUBLE, NULL for text that is none."""
     name, kind = quoted(column), source.types[column]
-    if kind == TEXT:
-        number = f"TRY_CAST({name} AS DOUBLE)"
-    elif kind in NUMBERS or kind.startswith("DECIMAL"):
-        number = f"CAST({name} AS DOUBLE)"
-    else:
+    if kind in FLOATS:
+        return name
+    return f"TRY_CAST({name} AS DOUBLE)" if kind == TEXT else f"CAST({name} AS DOUBLE)"
+
+
+def number_column(source: Source, column: str, rule: str = "a finite number", wrong: str = "false") -> Column:
+    """A column as float64, finite; InputError for a type that is no number. In `wrong`, ``{0}`` is the number."""
+    kind, number = source.types[column], number_of(source, column)
+    if not (holds_numbers(source, column) or kind == TEXT):
         raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
-    also = f" OR {wrong.format(number)}" if wrong else ""
-    return Column(
-        number, (Fault(column, f"{number} IS NULL OR NOT {finite(number)}{also}", rule), *beyond_floats(source, column))
-    )
+    fault = Fault(column, f"{number} IS NULL OR NOT {finite(number)} OR {wrong.format(number)}", rule)
+    return Column(f"CAST({number} AS DOUBLE)", (fault, *beyond_floats(source, column)))
 
 
 def id_as(name: str, kind: str, common: str) -> str:

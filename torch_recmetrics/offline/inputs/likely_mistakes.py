@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from torch_recmetrics.core.ranking.ranking import Labels
+from torch_recmetrics.offline.inputs.columns import holds_numbers
 from torch_recmetrics.offline.inputs.sources import Source, quoted
-from torch_recmetrics.offline.inputs.tables import RELEVANCE_NAMES, Tables, holds_numbers
+from torch_recmetrics.offline.inputs.tables import RELEVANCE_NAMES, Tables
 from torch_recmetrics.offline.inputs.workspace import Ids
 from torch_recmetrics.state.metric import warn
 

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part
@@ -171,7 +170,6 @@ class SparkWorkspace(Queries):
     def __init__(self, session: Any, order: str | None = None) -> None:
         self.session, self.order = session, order
         self.sources: list[Source] = []
-        self.frames: dict[str, Any] = {}
         self._views: dict[str, str] = {}
         self._kept: list[Any] = []
         self._key = uuid.uuid4().hex[:12]
@@ -204,7 +202,6 @@ class SparkWorkspace(Queries):
         columns: Collection[str] | None = None,  # noqa: ARG002
     ) -> Source:
         """A frame as a source."""
-        self.frames[role] = given
         self._name(f"given_{role}", given)
         types = {column: type_in_duckdb(kind) for column, kind in given.dtypes}
         row = quoted(self.order) if self.order is not None and self.order in types else "1"
@@ -279,77 +276,71 @@ def workspace_of(
 # Parts ----------------------------------------------------------------------------------------------------------------
 
 
-class Parts:
-    """What the partitions of a frame have found, kept on the disks of the workers.
+def parts_of(workspace: SparkWorkspace, frame: Any, work: Callable[[Any], Part]) -> Any:
+    """What the partitions of a frame have found, as a frame of :data:`SCHEMA` kept on the disks of the workers.
 
     Args:
         workspace: of Spark.
         frame: whose partitions hold whole users.
         work: what is done with the rows of a partition, an Arrow table; it may raise InputError and ValueError.
-        add: adds up the sums of several parts.
     """
+    storage = needed("pyspark", "Spark's frames").StorageLevel.DISK_ONLY
+    parts = frame.mapInArrow(lambda batches: rows_of_part(batches, work), SCHEMA).persist(storage)
+    workspace._kept.append(parts)
+    return parts
 
-    def __init__(
-        self,
-        workspace: SparkWorkspace,
-        frame: Any,
-        work: Callable[[Any], Part],
-        add: Callable[[list[dict[str, Any]]], dict[str, Any]],
-    ) -> None:
-        storage = needed("pyspark", "Spark's frames").StorageLevel.DISK_ONLY
-        self._rows = frame.mapInArrow(lambda batches: rows_of_part(batches, work), SCHEMA).persist(storage)
-        self._add = add
-        workspace._kept.append(self._rows)
 
-    @cached_property
-    def total(self) -> Part:
-        """All of them, added up in rounds; InputError for what one has refused, and its warnings."""
-        functions, add = needed("pyspark.sql.functions", "Spark's frames"), self._add
+def added_up(parts: Any, add: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> Part:
+    """All of them, added up in rounds; InputError for what one has refused, and its warnings.
 
-        def joined(table: Any) -> Any:
-            parts = [Part.from_bytes(payload) for payload in table.sort_by("part")["payload"].to_pylist()]
-            return payload_row(table["part"][0].as_py() // FAN_IN, "part", Part.joined(parts, add).to_bytes())
+    `add` adds up the sums of several parts.
+    """
+    functions = needed("pyspark.sql.functions", "Spark's frames")
 
-        rows, left = self._rows.where("kind = 'part'"), (self._rows.agg({"part": "max"}).first()[0] or 0) + 1
-        while left > FAN_IN:
-            rows = rows.groupBy(functions.floor(functions.col("part") / FAN_IN)).applyInArrow(joined, SCHEMA)
-            left = -(-left // FAN_IN)
-        found = sorted((row["part"], bytes(row["payload"])) for row in rows.collect())
-        total = Part.joined([Part.from_bytes(payload) for _, payload in found], add)
-        if total.error:
-            raise InputError(total.error)
-        for text in total.warnings:
-            warn(text)
-        return total
+    def joined(table: Any) -> Any:
+        found = [Part.from_bytes(payload) for payload in table.sort_by("part")["payload"].to_pylist()]
+        return payload_row(table["part"][0].as_py() // FAN_IN, "part", Part.joined(found, add).to_bytes())
 
-    def users_here(self, n_users: int, path: str | None, user: str) -> Any:
-        """The table of the users; None where no user has a value, workers write them, or they are many.
+    rows, left = parts.where("kind = 'part'"), (parts.agg({"part": "max"}).first()[0] or 0) + 1
+    while left > FAN_IN:
+        rows = rows.groupBy(functions.floor(functions.col("part") / FAN_IN)).applyInArrow(joined, SCHEMA)
+        left = -(-left // FAN_IN)
+    found = sorted((row["part"], bytes(row["payload"])) for row in rows.collect())
+    total = Part.joined([Part.from_bytes(payload) for _, payload in found], add)
+    if total.error:
+        raise InputError(total.error)
+    for text in total.warnings:
+        warn(text)
+    return total
 
-        Args:
-            n_users: how many there are.
-            path: of the folder in which the workers write them, which must not be there; None where they do not.
-            user: the name of the column of their ids there.
-        """
-        rows = self._rows.where("kind = 'users'").select("payload")
-        if (first := rows.first()) is None:
-            return None
-        types = needed("pyspark.sql.pandas.types", "Spark's frames")
 
-        def tables(batches: Iterator[Any]) -> Iterator[Any]:
-            for batch in batches:
-                for payload in batch.column("payload").to_pylist():
-                    yield from table_from_bytes(payload).to_batches()
+def users_of_parts(parts: Any, n_users: int, path: str | None, user: str) -> Any:
+    """The table of the users; None where no user has a value, workers write them, or they are many.
 
-        users = rows.mapInArrow(tables, types.from_arrow_schema(table_from_bytes(bytes(first["payload"])).schema))
-        if path is not None:  # each file by the worker that has its rows
-            users.withColumnsRenamed({ID: user, WEIGHT: "weight", LIST: "items"}).write.parquet(path)
-        elif n_users > MOST_USERS:
-            warn(
-                f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them"
-            )
-        else:
-            return users.toArrow().sort_by(ID).combine_chunks()
+    Args:
+        parts: what the partitions have found.
+        n_users: how many there are.
+        path: of the folder in which the workers write them, which must not be there; None where they do not.
+        user: the name of the column of their ids there.
+    """
+    rows = parts.where("kind = 'users'").select("payload")
+    if (first := rows.first()) is None:
         return None
+    types = needed("pyspark.sql.pandas.types", "Spark's frames")
+
+    def tables(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for payload in batch.column("payload").to_pylist():
+                yield from table_from_bytes(payload).to_batches()
+
+    users = rows.mapInArrow(tables, types.from_arrow_schema(table_from_bytes(bytes(first["payload"])).schema))
+    if path is not None:  # each file by the worker that has its rows
+        users.withColumnsRenamed({ID: user, WEIGHT: "weight", LIST: "items"}).write.parquet(path)
+    elif n_users > MOST_USERS:
+        warn(f"the values of {n_users:,} users stay with the workers: give users=, a folder in which they write them")
+    else:
+        return users.toArrow().sort_by(ID).combine_chunks()
+    return None
 
 
 def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterator[Any]:

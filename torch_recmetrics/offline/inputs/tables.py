@@ -13,34 +13,32 @@ from torch import Tensor
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.inputs.batches import BATCH_ROWS, SortedRows
 from torch_recmetrics.offline.inputs.columns import (
-    NUMBERS,
     Column,
     Fault,
     beyond_floats,
     checked_rows,
     first_again,
     first_row,
+    holds_numbers,
     need_columns,
     need_different,
+    number_column,
+    number_of,
 )
-from torch_recmetrics.offline.inputs.sources import FLOATS, TEXT, InputError, Source, finite, format_of, quoted
+from torch_recmetrics.offline.inputs.sources import FLOATS, TEXT, InputError, Source, format_of, quoted
 from torch_recmetrics.offline.inputs.workspace import Ids, Workspace, connect
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import NUMBERING, current_versions
 
 UNORDERED = "1"  # of a source whose rows have no order
-NUMBER = f"{{0}} IS NULL OR NOT {finite('{0}')}"
 RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken for what they say
-# What columns of numbers are -> what a number must be, and SQL of whether it is not, of which ``{0}`` is the number.
+# What columns of numbers are -> what a number must be, and SQL of whether a finite one is not; ``{0}`` is the number.
 RULES = {
-    "score": ("a finite number", NUMBER),
-    "rank": ("a finite number", NUMBER),
-    "relevance": ("a finite number >= 0", f"{NUMBER} OR {{0}} < 0"),
-    "weight": ("a finite number", NUMBER),
-    "propensity": (
-        "in (0, 1], the chance that an item is observed",
-        "{0} IS NULL OR NOT ({0} >= 0 AND {0} <= 1)",  # NaN is above every number
-    ),
+    "score": ("a finite number", "false"),
+    "rank": ("a finite number", "false"),
+    "relevance": ("a finite number >= 0", "{0} < 0"),
+    "weight": ("a finite number", "false"),
+    "propensity": ("in (0, 1], the chance that an item is observed", "{0} < 0 OR {0} > 1"),
 }
 # Role -> what its columns are beside those of lists and truth; what is last may be the only column beside the ids.
 COLUMNS = {
@@ -136,8 +134,7 @@ class Tables:
         """A column by what it is, and what no row may have there."""
         column = self.columns[source.role][key]
         if key in RULES:
-            number, (rule, wrong) = self.number(source, key), RULES[key]
-            return Column(number, (Fault(column, wrong.format(number), rule), *beyond_floats(source, column)))
+            return number_column(source, column, *RULES[key])
         gap = f"{quoted(column)} IS NULL"
         if source.types[column] in FLOATS:  # an id has no NaN any more
             gap += f" OR isnan({quoted(column)})"
@@ -175,19 +172,11 @@ class Tables:
 
     # -- SQL ----------------------------------------------------------------------------------------------------------
 
-    def number(self, source: Source, key: str) -> str:
-        """SQL of a column of numbers: FLOAT or DOUBLE, NULL for text that is none."""
-        column = self.columns[source.role][key]
-        name, kind = quoted(column), source.types[column]
-        if kind in FLOATS:
-            return name
-        return f"TRY_CAST({name} AS DOUBLE)" if kind == TEXT else f"CAST({name} AS DOUBLE)"
-
     def value(self, source: Source, key: str) -> str:
-        """SQL of a column by what it is."""
+        """SQL of a column of ids or numbers by what it is."""
         if key in ("user", "item"):
             return (self.user_ids if key == "user" else self.item_ids).of(source)
-        return self.number(source, key)
+        return number_of(source, self.columns[source.role][key])
 
     def pairs(self, source: Source, *more: str) -> str:
         """SELECT of the ids of a source, of further columns by what they are, and of the order of its rows."""
@@ -308,7 +297,7 @@ class Tables:
         """(U,) the weight of each user; None where all are 1."""
         if "weight" not in self.columns["truth"]:
             return None
-        weight, ids = self.number(self.truth, "weight"), self.user_ids.of(self.truth)
+        weight, ids = self.value(self.truth, "weight"), self.user_ids.of(self.truth)
         each = f"SELECT {ids} AS id, min({weight}) AS low, max({weight}) AS high FROM {self.truth.sql} GROUP BY 1"
         wrong = f"SELECT id, low, high FROM ({each}) WHERE low <> high OR low < 0 ORDER BY id LIMIT 1"
         for user, low, high in self.workspace.rows(wrong):
@@ -355,7 +344,7 @@ class Tables:
 
     def propensities_of_items(self, source: Source) -> Tensor:
         """(N,) float64 the chance that each item is observed, 0 where nobody said; of the first items that have one."""
-        own = f"SELECT {self.item_ids.of(source)} AS id, {self.number(source, 'propensity')} AS p FROM {source.sql}"
+        own = f"SELECT {self.item_ids.of(source)} AS id, {self.value(source, 'propensity')} AS p FROM {source.sql}"
         some = "LEFT" if self.items is not None else ""
         return self.workspace.column(
             f"SELECT CAST(coalesce(p, 0) AS DOUBLE) AS p FROM items {some} JOIN ({own}) USING (id) ORDER BY i"
@@ -365,7 +354,7 @@ class Tables:
         """InputError for the first relevant item whose propensity is 0 or not known."""
         if (source := self.propensities) is None:
             return
-        own = f"SELECT {self.item_ids.of(source)} FROM {source.sql} WHERE {self.number(source, 'propensity')} > 0"
+        own = f"SELECT {self.item_ids.of(source)} FROM {source.sql} WHERE {self.value(source, 'propensity')} > 0"
         found = self.workspace.rows(
             f"SELECT {self.truth.row}, CAST(_item AS VARCHAR) FROM ({self.relevant_pairs(labels)}) "
             f"WHERE _item NOT IN ({own}) ORDER BY 1 LIMIT 1"
@@ -431,7 +420,7 @@ class Tables:
         for source in filter(None, (self.truth, self.seen)):
             keys = [key for key in ("relevance", "weight") if key in self.columns[source.role]]
             values = [f"CAST({self.value(source, key)} AS VARCHAR)" for key in ("user", "item")]
-            values += [f"CAST({self.number(source, key)} AS DOUBLE)" for key in keys]
+            values += [f"CAST({self.value(source, key)} AS DOUBLE)" for key in keys]
             hashed = f"coalesce(sum(CAST(hash({', '.join(values)}) AS HUGEINT)), 0)"
             found[source.role] = self.workspace.one(f"SELECT count(*), {hashed} FROM {source.sql}")
         return found
@@ -487,7 +476,7 @@ class Tables:
             item = number if self.n_items is None else f"(SELECT id FROM items WHERE i = {number})"
             wrong += f" AND {self.item_ids.of(source)} = {item}"
         elif text.startswith("relevance") and "relevance" in self.columns["truth"]:
-            order = f"{self.number(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
+            order = f"{self.value(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
         elif source is self.truth and not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
             return None
         rows = self.workspace.rows(f"SELECT {source.row} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1")
@@ -511,12 +500,6 @@ class Tables:
             raise InputError(f"{place}: each item must stand there once, got {one!r} again")
         what = f"item {str(others[0])!r}" if keys[1] == "item" else f"rank {others[0]:g}"
         raise InputError(f"{place}: user {str(one)!r} has {what} a second time: it must stand there once")
-
-
-def holds_numbers(source: Source, column: str) -> bool:
-    """Whether a column has a type of numbers, or is text of a file that has no types."""
-    kind = source.types[column]
-    return kind in NUMBERS or kind.startswith("DECIMAL") or (kind == TEXT and source.of_text)
 
 
 def refuse_unordered(source: Source, ties: Any) -> None:

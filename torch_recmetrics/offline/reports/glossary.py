@@ -36,10 +36,6 @@ def module_of(name: str) -> str:
     return METRICS[name].__module__.rpartition(".")[2]
 
 
-def family_of(name: str) -> str:
-    return next(title for title, modules in FAMILIES.items() if module_of(name) in modules)
-
-
 def about_metric(name: str) -> dict[str, Any]:
     """What the docstring and the options of a metric say."""
     metric = METRICS[name]
@@ -49,7 +45,7 @@ def about_metric(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "class": metric.__name__,
-        "family": family_of(name),
+        "family": next(title for title, modules in FAMILIES.items() if module_of(name) in modules),
         "reads": "ranked lists" if issubclass(metric, RankingMetric) else "labelled rows",
         "sentence": plain(sentence),
         "definition": [plain(part) for part in definition],
@@ -104,15 +100,12 @@ def list_text(names: Iterable[str]) -> str:
 def full_text(name: str) -> str:
     """All there is to know about a metric."""
     own = about_metric(name)
-
-    def part(title: str, content: str) -> list[str]:
-        return wrapped(content, f"  {title:<10}") if content else []
-
+    facts = own | {"names": ", ".join(own["names"])}
     lines = [f"{name} ({own['class']}): {own['sentence']}"]
     for paragraph in own["definition"]:
         lines += ["", *wrapped(paragraph, "  ")]
-    lines += ["", *part("reads", own["reads"]), *part("range", own["range"]), *part("undefined", own["undefined"])]
-    lines += [*part("source", own["source"]), *part("names", ", ".join(own["names"])), "", "  options"]
+    titles = ("reads", "range", "undefined", "source", "names")
+    lines += ["", *(line for title in titles for line in wrapped(facts[title], f"  {title:<10}")), "", "  options"]
     for option, declared in own["options"].items():
         head = f"{option} = {declared['default']!r}" if "default" in declared else f"{option} (must be given)"
         head += f" of {', '.join(map(repr, declared['choices']))}" if "choices" in declared else ""

@@ -184,7 +184,5 @@ def roc(label: str, fpr: Sequence[float], tpr: Sequence[float]) -> str:
 
 def bar_of(value: Any) -> Bar:
     """A number, or a number with an interval, of which anything may be missing."""
-    if isinstance(value, list | tuple):
-        known = [math.nan if value[0] is None else float(value[0]), *value[1:3]]
-        return (known[0], known[1], known[2]) if len(known) == 3 else (known[0], None, None)
-    return (math.nan if value is None else float(value), None, None)
+    number, low, high = (*value, None, None)[:3] if isinstance(value, list | tuple) else (value, None, None)
+    return (math.nan if number is None else float(number), low, high)
