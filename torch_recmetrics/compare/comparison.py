@@ -182,7 +182,7 @@ class Comparison:
 
     def to_latex(self) -> str:
         """A LaTeX ``tabular`` that needs no package."""
-        head, *lines = [[latex(cell) for cell in line] for line in self.cells()]
+        head, *lines = [[cell.translate(LATEX) for cell in line] for line in self.cells()]
         body = "\n".join(" & ".join(line) + r" \\" for line in lines)
         columns = "ll" + "r" * (len(head) - 2)
         return (
@@ -247,19 +247,18 @@ class Comparison:
         return ax.figure, ax
 
 
-SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-}
-
-
-def latex(text: str) -> str:
-    """A text with its special characters escaped."""
-    return "".join(SPECIAL.get(character, character) for character in text)
+# The special characters of LaTeX, escaped.
+LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "|": "$|$",
+    }
+)
 
 
 def compare(
@@ -317,8 +316,7 @@ def compare(
     runs = {name: read_run(f"systems[{name!r}]", systems[name]) for name in (baseline, *systems)}  # the baseline first
     names = chosen_metrics(runs, metrics)
     kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
-    for run in kept.values():
-        refuse_other_than_means("`systems`", run, names)
+    refuse_other_than_means("`systems`", kept.values(), names)
     users = users_of_runs("`systems`", kept, names, on_missing)
     listed = {name: kept[name] for name in systems if name in kept and kept[name].lists is not None}
     options: dict[str, Any] = {"level": level}
@@ -343,7 +341,7 @@ def compare(
         level=level,
         num_draws=num_draws,
         seed=seed,
-        notes=notes_of(rows, users, runs, test),
+        notes=notes_of(rows, users, kept, [name for name in runs if name not in kept], test),
         agreement=agreement(listed, level=level, on_missing=on_missing) if len(listed) > 1 else None,
     )
 
@@ -459,9 +457,14 @@ def unpaired_row(
     )
 
 
-def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Mapping[str, Run], test: str) -> list[str]:
-    """What a reader of the table must know beside it."""
-    kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
+def notes_of(
+    rows: Sequence[ComparisonRow],
+    users: CommonUsers | None,
+    kept: Mapping[str, UserValues],
+    logged: Sequence[str],
+    test: str,
+) -> list[str]:
+    """What a reader of the table must know beside it; of the `logged` runs there are means alone."""
     metrics, notes = dict.fromkeys(row.metric for row in rows), []
     if test in ("wilcoxon", "mcnemar") and any(row.paired for row in rows):
         notes.append(f"p is that of {test}; the intervals are of the mean difference, by Student's t")
@@ -479,6 +482,6 @@ def notes_of(rows: Sequence[ComparisonRow], users: CommonUsers | None, runs: Map
         notes.append("unpaired: from means and standard errors, as of unrelated users, by the normal distribution")
     truths = other_truths(kept)
     notes += [f"a difference may be one of the truths, which are {truths}"] if truths else []
-    if logged := [name for name in runs if name not in kept]:
+    if logged:
         notes.append(f"definitions, candidates and users of {', '.join(logged)} are not known")
     return notes

@@ -138,7 +138,7 @@ class Contrast:
         """The relative differences that are not refused at `tail` on either side (Fieller's interval)."""
         if self.size == 0:
             return -math.inf, math.inf
-        q = self.quantile(1 - tail)
+        q = t_quantile(1 - tail, self.degrees_of_freedom)
         a = self.size**2 - q**2 * self.size_variance
         if a <= 0:  # the incumbent's mean may be 0: any relative difference is possible
             return -math.inf, math.inf
@@ -149,14 +149,7 @@ class Contrast:
 
     def below(self, statistic: float) -> float:
         """P(T <= statistic) if the true gain is exactly at the threshold."""
-        if math.isinf(self.degrees_of_freedom):
-            return NormalDist().cdf(statistic)
         return t_probability(statistic, self.degrees_of_freedom)
-
-    def quantile(self, p: float) -> float:
-        if math.isinf(self.degrees_of_freedom):
-            return NormalDist().inv_cdf(p)
-        return t_quantile(p, self.degrees_of_freedom)
 
 
 def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:

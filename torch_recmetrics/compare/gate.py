@@ -268,8 +268,7 @@ class Gate:
         refuse_missing("candidate", runs["candidate"], [name for name in self.not_less if name not in agreeing])
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
         self._refuse_other_direction(kept.values(), margins)
-        for run in kept.values():
-            refuse_other_than_means("`candidate` and `incumbent`", run, margins)
+        refuse_other_than_means("`candidate` and `incumbent`", kept.values(), list(margins))
         users = users_of_runs("`candidate` and `incumbent`", kept, list(both), on_missing)
         sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
         contrasts = {metric: contrast(runs, users, metric, sign_of[metric]) for metric in both}
@@ -291,18 +290,19 @@ class Gate:
         ]
         outcomes = {rule.outcome for rule in rules}
         outcome: Outcome = "rejected" if "failed" in outcomes else "promoted" if outcomes == {"held"} else "undecided"
-        return Verdict(outcome, tuple(rules), self.level, self._record(runs, users, list(margins)))
+        return Verdict(outcome, tuple(rules), self.level, self._record(kept, users, list(margins)))
 
-    def _record(self, runs: Mapping[str, Run], users: CommonUsers | None, metrics: Sequence[str]) -> dict[str, Any]:
+    def _record(
+        self, runs: Mapping[str, UserValues], users: CommonUsers | None, metrics: Sequence[str]
+    ) -> dict[str, Any]:
         """What the verdict rests on."""
-        kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
-        one = next(iter(kept.values()), None)
+        one = next(iter(runs.values()), None)
         record: dict[str, Any] = {
             "lower_is_better": list(self.lower_is_better),
             "definitions": {} if one is None else {m: one.definitions.get(m, m) for m in metrics},
             "candidates": None if one is None else one.candidates,
-            "versions": {"gate": current_versions(), **{name: run.versions for name, run in kept.items()}},
-            "truths": {name: run.truth for name, run in kept.items()},
+            "versions": {"gate": current_versions(), **{name: run.versions for name, run in runs.items()}},
+            "truths": {name: run.truth for name, run in runs.items()},
             "users": None,
         }
         if users is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -127,9 +128,9 @@ def users_of_runs(
     return users
 
 
-def refuse_other_than_means(argument: str, run: UserValues, metrics: Iterable[str]) -> None:
+def refuse_other_than_means(argument: str, runs: Iterable[UserValues], metrics: Sequence[str]) -> None:
     """ValueError for a metric whose value is another number of the values of users than the mean that is compared."""
-    for metric in metrics:
+    for run, metric in itertools.product(runs, metrics):
         definition = run.definitions.get(metric, "")
         other = ", aggregation=" in definition and ", aggregation='mean'" not in definition
         if other and metric_of(definition) is not None:

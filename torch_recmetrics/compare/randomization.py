@@ -107,11 +107,9 @@ def end_of_interval(p: Callable[[float], float], alpha: float, inside: float, st
     outside = inside + step
     for _ in range(64):
         if p(outside) <= alpha:
-            break
+            return bisected(p, alpha, inside, outside, PRECISION * abs(step))
         inside, outside = outside, outside + 2 * (outside - inside)
-    else:
-        return math.copysign(math.inf, step)
-    return bisected(p, alpha, inside, outside, PRECISION * abs(step))
+    return math.copysign(math.inf, step)
 
 
 def bisected(p: Callable[[float], float], alpha: float, inside: float, outside: float, precision: float) -> float:

@@ -164,12 +164,16 @@ def summed_up(values: Array, weights: Array | None) -> Differences:
 
 
 def t_quantile(p: float, degrees_of_freedom: float) -> float:
-    """The p-quantile of Student's t, for one side."""
+    """The p-quantile of Student's t, for one side; that of the normal distribution for infinite degrees of freedom."""
+    if math.isinf(degrees_of_freedom):
+        return NormalDist().inv_cdf(p)
     return float(needed("scipy.special", "an interval by Student's t").stdtrit(degrees_of_freedom, p))
 
 
 def t_probability(t: float, degrees_of_freedom: float) -> float:
-    """P(T <= t)."""
+    """P(T <= t), likewise."""
+    if math.isinf(degrees_of_freedom):
+        return NormalDist().cdf(t)
     return float(needed("scipy.special", "a test by Student's t").stdtr(degrees_of_freedom, t))
 
 

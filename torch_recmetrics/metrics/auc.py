@@ -10,7 +10,6 @@ from torch import Tensor
 from torch_recmetrics.core.auc.delong import auc_and_clustered_error, auc_and_error, lacks_squares
 from torch_recmetrics.core.auc.exchange import Agreed, count_everywhere
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
-from torch_recmetrics.core.auc.pairs import Pairs
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, joined
 from torch_recmetrics.core.auc.thresholds import (
     average_precision,
@@ -184,17 +183,10 @@ class BinaryAUC(ScoredRows):
     def spread_everywhere(self) -> Spread:
         return self.read(self.spread, "rows")
 
-    def judged(self, seen: ScoredLabels) -> Tensor:
-        if self.max_fpr is not None:
-            return judged_thresholds(partial_auc(thresholds_of(seen), self.max_fpr), seen)
-        return self._of_pairs(seen.pairs())
-
-    def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
+    def judged(self, seen: ScoredLabels, agreed: Agreed | None = None, group: Any = None) -> Tensor:
         if self.max_fpr is not None:
             return judged_thresholds(partial_auc(thresholds_everywhere(seen, agreed, group), self.max_fpr), seen)
-        return self._of_pairs(count_everywhere(seen, agreed, group))
-
-    def _of_pairs(self, pairs: Pairs) -> Tensor:
+        pairs = count_everywhere(seen, agreed, group)
         bound = 0.0 if self.num_bins is None else pairs.error_bound
         return self.numbers(pairs.auc, bound)
 
@@ -226,10 +218,7 @@ class AveragePrecision(ScoredRows):
 
     stem = "average_precision"
 
-    def judged(self, seen: ScoredLabels) -> Tensor:
-        return judged_thresholds(average_precision(thresholds_of(seen)), seen)
-
-    def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
+    def judged(self, seen: ScoredLabels, agreed: Agreed | None = None, group: Any = None) -> Tensor:
         return judged_thresholds(average_precision(thresholds_everywhere(seen, agreed, group)), seen)
 
 

@@ -12,14 +12,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.fingerprint import fingerprint
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.ranked.list_means import ItemTable, ListMeans, check_amounts
+from torch_recmetrics.state.ranked.list_means import ItemTable, ListMeans, check_amounts, memberships, row_shares
 from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["CategoryCalibration", "CategoryDiversity"]
@@ -32,13 +31,6 @@ def check_categories(name: str, amounts: Any) -> None:
     check_amounts(name, amounts, "in row")
     if not amounts.numel():
         raise ValueError(f"`{name}` must have a row and a column, got shape {tuple(amounts.shape)}")
-
-
-def shares_of(amounts: Tensor) -> Tensor:
-    """(rows, C) a copy in the accumulator dtype in which each row sums to one, or to zero."""
-    amounts = exact(amounts.detach())
-    total = amounts.sum(1, keepdim=True)
-    return amounts / torch.where(total > 0, total, 1)
 
 
 class CategoryMeans(ListMeans):
@@ -54,19 +46,14 @@ class CategoryMeans(ListMeans):
     )
 
     def make_table(self) -> ItemTable:
-        return ItemTable(self.item_categories, shares=shares_of(self.item_categories))
+        return ItemTable(self.item_categories, shares=row_shares(self.item_categories))
 
 
 def category_sums(stats: RankingStats, cutoffs: Cutoffs, table: ItemTable) -> Tensor:
     """(B, cutoffs, C): the sum of :math:`p(g|i)` over the recommended items; nan for an empty list."""
-    shares, item_ids = table["shares"], stats.items(cutoffs)
-    if not item_ids.shape[1]:  # embedding_bag has no words for it
-        return shares.new_full((item_ids.shape[0], len(cutoffs), shares.shape[1]), float("nan"))
-    weights = (item_ids >= 0).to(shares.dtype)
-    known = item_ids.clamp(0, shares.shape[0] - 1)
-    columns = [embedding_bag(known[:, :k], shares, mode="sum", per_sample_weights=weights[:, :k]) for k in cutoffs]
-    empty = (item_ids < 0).all(1)
-    return torch.where(empty[:, None, None], float("nan"), torch.stack(columns, 1))
+    item_ids = stats.items(cutoffs)
+    sums = memberships(table, item_ids, exact(item_ids.new_ones(item_ids.shape[1])), cutoffs)
+    return torch.where((item_ids < 0).all(1)[:, None, None], float("nan"), sums)
 
 
 class CategoryDiversity(CategoryMeans):
@@ -172,7 +159,7 @@ class CategoryCalibration(CategoryMeans):
             )
         # In the same table, which metrics that differ in nothing but the cutoff hold together.
         table = super().make_table()
-        table.register_buffer("profiles", shares_of(profiles), persistent=False)
+        table.register_buffer("profiles", row_shares(profiles), persistent=False)
         table.words["profiles"] = fingerprint(profiles)
         return table
 

@@ -14,10 +14,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
-from torch_recmetrics.core.kernels.lists import amounts_by_group
-from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import Discount, counts_of, log2_discount
@@ -29,7 +26,14 @@ from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.metric import RecMetric
 from torch_recmetrics.state.options import check_names, option
 from torch_recmetrics.state.ranked.discounts import check_discount
-from torch_recmetrics.state.ranked.list_means import ItemTable, LabelledMeans, ListMeans, check_amounts
+from torch_recmetrics.state.ranked.list_means import (
+    ItemTable,
+    LabelledMeans,
+    ListMeans,
+    check_amounts,
+    memberships,
+    row_shares,
+)
 from torch_recmetrics.state.ranked.ranking_metric import PooledBy
 from torch_recmetrics.state.ranked.user_means import CUTOFF
 
@@ -100,9 +104,7 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
         n_groups = groups.shape[1]
         if names is not None and len(names) != n_groups:
             raise ValueError(f"`names` must name the {n_groups} columns of `groups`, got {len(names)}")
-        amounts = exact(groups)
-        total = amounts.sum(1, keepdim=True)
-        columns = {"shares": amounts / torch.where(total > 0, total, 1)}
+        columns = {"shares": row_shares(groups)}
         sizes = columns["shares"].sum(0)
     if has_contents and not bool(sizes.sum() > 0):
         raise ValueError("`groups` must put an item into a group, and none is in any")
@@ -110,35 +112,6 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
     table.words["groups"] = n_groups
     table.labels = tuple(map(str, range(n_groups) if names is None else names))
     return table
-
-
-def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor, cutoffs: Cutoffs) -> Tensor:
-    """(B, cutoffs, G): the amounts of the first K of (B, D) items by their groups.
-
-    Padding and items without a group give theirs to nobody.
-
-    Args:
-        table: of the items.
-        item_ids: (B, D) int64, -1 for padding.
-        amounts: (D,) in the dtype of the table: what an item at each place counts.
-        cutoffs: None for all items.
-    """
-    n_groups, (n_users, depth) = len(table.labels), item_ids.shape
-    cuts = [depth if k is None else min(k, depth) for k in cutoffs]
-    if "place" in table and usable(item_ids, amounts):
-        return amounts_by_group(table["place"], n_groups, item_ids, amounts, cuts)
-    columns = []
-    for cut in cuts:
-        ids, of_each = item_ids[:, :cut], amounts[:cut].expand(n_users, cut)
-        if "place" in table:
-            sums = amounts.new_zeros((n_users, n_groups + 1))
-            columns.append(sums.scatter_add_(1, table["place"][ids.clamp(-1, table.n_items - 1) + 1], of_each)[:, 1:])
-        elif not cut:  # embedding_bag takes no lists of length 0
-            columns.append(amounts.new_zeros((n_users, n_groups)))
-        else:
-            known, weights = ids.clamp(0, table.n_items - 1), torch.where(ids >= 0, of_each, 0)
-            columns.append(embedding_bag(known, table["shares"], mode="sum", per_sample_weights=weights))
-    return torch.stack(columns, 1)
 
 
 def exposures(stats: RankingStats, cutoffs: Cutoffs, table: ItemTable, attention: Any, persistence: float) -> Tensor:

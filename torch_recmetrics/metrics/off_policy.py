@@ -143,17 +143,16 @@ class OffPolicyValue(RewardSums):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = {
-            "reward": reward,
-            "logged": logged,
-            "policy": policy,
-            "expected": expected,
-            "expected_policy": expected_policy,
-            "indexes": indexes,
-            "weights": weights,
-            "sample_ids": sample_ids,
-        }
-        self.add_rows(given)
+        self.add_rows(
+            reward=reward,
+            logged=logged,
+            policy=policy,
+            expected=expected,
+            expected_policy=expected_policy,
+            indexes=indexes,
+            weights=weights,
+            sample_ids=sample_ids,
+        )
 
     def rows_of(self, given: dict[str, Any]) -> LoggedRows:
         """The rows of an update, whose values are yet to be checked."""
@@ -263,16 +262,15 @@ class SlateOffPolicyValue(RewardSums):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        given = {
-            "reward": reward,
-            "logged": logged,
-            "policy": policy,
-            "mask": mask,
-            "indexes": indexes,
-            "weights": weights,
-            "sample_ids": sample_ids,
-        }
-        self.add_rows(given)
+        self.add_rows(
+            reward=reward,
+            logged=logged,
+            policy=policy,
+            mask=mask,
+            indexes=indexes,
+            weights=weights,
+            sample_ids=sample_ids,
+        )
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         rows = logged_rows(self, given, self.needed, "each place of a slate has one", ndim=2)

@@ -128,8 +128,8 @@ class RewardSums(RowMetric):
 
     # States
 
-    def add_rows(self, given: dict[str, Any]) -> None:
-        """Count the rows of an update."""
+    def add_rows(self, **given: Any) -> None:
+        """Count the rows of an update: its arguments by name, None for those that were not given."""
         with torch.no_grad():
             if given["indexes"] is None and given["sample_ids"] is None:
                 for name, state in zip(("scatter", "largest"), self.with_rows(given), strict=True):

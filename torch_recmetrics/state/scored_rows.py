@@ -250,12 +250,11 @@ class ScoredRows(RowMetric):
         return ScoredLabels.of(parts, self.num_bins, self._tables(), self.device)
 
     @abstractmethod
-    def judged(self, seen: ScoredLabels) -> Tensor:
-        """(2,): the value and its error bound, of what is held here."""
+    def judged(self, seen: ScoredLabels, agreed: Agreed | None = None, group: Any = None) -> Tensor:
+        """(2,): the value and its error bound, of what is held here; with what all ranks `agreed` on, of all of them.
 
-    @abstractmethod
-    def judged_everywhere(self, seen: ScoredLabels, agreed: Agreed, group: Any) -> Tensor:
-        """The same of all ranks; all must call it."""
+        All ranks must call it then.
+        """
 
     def _verdict(self) -> Tensor:
         synced: list[Tensor] = self.state("verdict")
@@ -267,7 +266,7 @@ class ScoredRows(RowMetric):
         seen, agreed = exchange(self.exchanged, local, has_sample_ids, self.num_bins, process_group)
         self._check_one_dtype(*agreed.dtypes)
         if self.asked == "verdict":
-            self.set_state("verdict", [self.judged_everywhere(seen, agreed, process_group)])
+            self.set_state("verdict", [self.judged(seen, agreed, process_group)])
             return
         self.keep_only()
         if agreed.positives or agreed.negatives:

@@ -77,9 +77,9 @@ def exchange(
     return ScoredLabels(scored_labels.rows, tables, device), agreed
 
 
-def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Pairs:
-    """The pairs of all ranks, see :meth:`ScoredLabels.pairs`."""
-    if not agreed.positives + agreed.negatives:
+def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed | None, group: Any) -> Pairs:
+    """The pairs of all ranks, see :meth:`ScoredLabels.pairs`; where nothing was `agreed`, those of this one."""
+    if agreed is None or not agreed.positives + agreed.negatives:
         return scored_labels.pairs()
     device, rows = scored_labels.device, rows_here(scored_labels, agreed, group)
     label = agreed.positives <= agreed.negatives

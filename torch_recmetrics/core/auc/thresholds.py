@@ -47,9 +47,9 @@ def thresholds_of(seen: ScoredLabels) -> Thresholds:
     return Thresholds(positives, above, reached, negatives.sum())
 
 
-def thresholds_everywhere(seen: ScoredLabels, agreed: Agreed, group: Any) -> Thresholds:
-    """Those of all ranks, the same on each; all must call it."""
-    if not agreed.positives + agreed.negatives:
+def thresholds_everywhere(seen: ScoredLabels, agreed: Agreed | None, group: Any) -> Thresholds:
+    """Those of all ranks, the same on each; all must call it. Where nothing was `agreed`, those of this one."""
+    if agreed is None or not agreed.positives + agreed.negatives:
         return thresholds_of(seen)
     rows = rows_here(seen, agreed, group)
     keys, positives = distinct(*gather_columns(group, *positives_of(rows)))

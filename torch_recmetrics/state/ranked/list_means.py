@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
+from torch_recmetrics.core.kernels.lists import amounts_by_group
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
 from torch_recmetrics.core.ranking.ties import running_sum
 from torch_recmetrics.core.tensors import checks as check
@@ -60,6 +63,42 @@ def check_amounts(name: str, amounts: Tensor, where: str) -> None:
     check.refuse(
         wrong, lambda row: f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0]} {where} {row}"
     )
+
+
+def row_shares(amounts: Tensor) -> Tensor:
+    """(rows, G) a copy in the accumulator dtype in which each row sums to one, or to zero."""
+    amounts = exact(amounts.detach())
+    total = amounts.sum(1, keepdim=True)
+    return amounts / torch.where(total > 0, total, 1)
+
+
+def memberships(table: ItemTable, item_ids: Tensor, amounts: Tensor, cutoffs: Cutoffs) -> Tensor:
+    """(B, cutoffs, G): the amounts of the first K of (B, D) items by their groups.
+
+    Padding and items without a group give theirs to nobody.
+
+    Args:
+        table: of the items: the ``place`` of each, its group + 1, or its ``shares`` of the groups.
+        item_ids: (B, D) int64, -1 for padding.
+        amounts: (D,) in the dtype of the table: what an item at each place counts.
+        cutoffs: None for all items.
+    """
+    n_users, depth = item_ids.shape
+    cuts = [depth if k is None else min(k, depth) for k in cutoffs]
+    if "place" in table:
+        n_groups = len(table.labels)
+        if usable(item_ids, amounts):
+            return amounts_by_group(table["place"], n_groups, item_ids, amounts, cuts)
+        places = table["place"][item_ids.clamp(-1, table.n_items - 1) + 1]
+        nothing, of_each = amounts.new_zeros((n_users, n_groups + 1)), amounts.expand(n_users, depth)
+        columns = [nothing.scatter_add(1, places[:, :cut], of_each[:, :cut])[:, 1:] for cut in cuts]
+    elif depth:
+        known, weights = item_ids.clamp(0, table.n_items - 1), torch.where(item_ids >= 0, amounts, 0)
+        shares = table["shares"]
+        columns = [embedding_bag(known[:, :k], shares, mode="sum", per_sample_weights=weights[:, :k]) for k in cuts]
+    else:  # embedding_bag takes no lists of length 0
+        columns = [amounts.new_zeros((n_users, table["shares"].shape[1])) for _ in cuts]
+    return torch.stack(columns, 1)
 
 
 class ListMeans(UserMeans):
