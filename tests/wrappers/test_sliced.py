@@ -200,6 +200,7 @@ def test_bad_options() -> None:
         ("cold", "must be the names of slices"),
         ({"cold", "warm"}, "must be the names of slices in order"),
         ((name for name in "ab"), "must be the names of slices in order"),
+        (torch.tensor(2), r"`slices` must be the names of slices in order, .*, got tensor\(2\)"),
         (("a", ""), "not empty"),
     ):
         with pytest.raises((ValueError, TypeError), match=says):
