@@ -432,6 +432,20 @@ def test_a_plot_has_each_value_with_its_interval(around: str, inside: Any) -> No
     pyplot.close("all")
 
 
+@pytest.mark.parametrize("around", ["", "UserBootstrap", "Sliced"])
+def test_slices_named_like_the_results_of_resamples_are_drawn_as_others(around: str) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    names = ("value", "standard_error", "low", "high")
+    one = UserBootstrap(HitRate(1)) if around == "Sliced" else HitRate(1)
+    metric = UserBootstrap(Sliced(one, names)) if around == "UserBootstrap" else Sliced(one, names)
+    for turn in (0, 1):
+        metric.update(item_ids=LISTS, target_ids=TARGET, slice_ids=torch.arange(4).roll(turn))
+    for given in (None, metric.compute(), [metric.compute(), metric.compute()]):
+        _, axes = metric.plot(given)
+        assert [word for word in axes.get_legend_handles_labels()[1] if word in names] == list(names)
+        pyplot.close("all")
+
+
 def test_an_update_that_one_member_refuses_changes_none() -> None:
     metrics = RecMetricCollection([NDCG(2), Sliced(HitRate(2), 2)])
     with pytest.raises(ValueError, match="must be 0 to 1"):
