@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -99,6 +99,9 @@ def intra_list_similarity(
     item_features: Tensor | None = None,
     similarity: str | Tensor | Similarity = "cosine",
     top_k: int | None = 10,
+    nan_action: Literal["error", "worst"] = "error",
+    ignore_index: int | None = None,
+    min_relevance: float | None = None,
     validate_args: bool = True,
     **layout: Any,
 ) -> Tensor:
@@ -110,9 +113,11 @@ def intra_list_similarity(
     tensor([1., 0., nan], dtype=torch.float64)
     """
     refuse_unknown("intra_list_similarity", layout)
-    metric = ILS(item_features, top_k, similarity=similarity, validate_args=validate_args)
+    labels: dict[str, Any] = {"ignore_index": ignore_index, "min_relevance": min_relevance}
+    how: dict[str, Any] = {"nan_action": nan_action, "validate_args": validate_args}
+    evaluator = ILS(item_features, top_k, similarity=similarity, **labels, **how).evaluator
     with torch.no_grad():
-        return metric.evaluator.values_of_users(read_layout(preds=preds, **layout))
+        return evaluator.values_of_users(read_layout(evaluator.labels, preds=preds, **layout))
 
 
 for _metric in METRICS.values():

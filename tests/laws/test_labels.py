@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fixtures import cases
@@ -23,6 +24,7 @@ from torch_recmetrics import (
     Jaccard,
     Recall,
     RecMetricCollection,
+    ctr_metrics,
     functional,
     rank,
     ranking_metrics,
@@ -234,3 +236,19 @@ def test_the_same_forms_are_refused_in_the_same_words(given: dict[str, Any]) -> 
     with pytest.raises((ValueError, TypeError)) as told:
         NDCG(2, ignore_index=-100, min_relevance=1).update(**given)
     assert str(told.value) == str(plain.value)
+
+
+@pytest.mark.parametrize("label", [0, 1, np.int64(1), True])
+def test_a_label_of_clicks_is_no_target_to_ignore(label: Any) -> None:
+    """One class was left out, and nobody was told."""
+    preds, target, indexes = torch.rand(4), torch.tensor([True, False, True, False]), torch.zeros(4, dtype=torch.int64)
+    made = {variant.metric for variant in CLICKED}
+    for make in (*made, ctr_metrics):
+        with pytest.raises(ValueError, match=r"`ignore_index` must be (none of the labels 0 and 1|an integer)"):
+            make(ignore_index=label)
+    for function in (functional.auc, functional.click_average_precision, functional.log_loss, functional.calibration):
+        with pytest.raises(ValueError, match=r"`ignore_index` must be (none of the labels 0 and 1|an integer)"):
+            function(preds, target, ignore_index=label)
+    with pytest.raises(ValueError, match=r"`ignore_index` must be (none of the labels 0 and 1|an integer)"):
+        functional.group_auc(preds, target, indexes, ignore_index=label)
+    assert ctr_metrics(num_classes=3, ignore_index=0)  # of several classes one may be left out, as in torchmetrics

@@ -46,6 +46,8 @@ def test_collapse_is_counted_and_warned_of_once():
     assert float(CollapseRate(2, warn_above=None)(rank(preds, target, top_k=3))) == 0.5
     with pytest.raises(TypeError, match="`warn_above` must be a number or None, got str"):  # point 20
         CollapseRate(warn_above="a")
+    with pytest.raises(TypeError, match="`warn_above` must be a number or None, got bool"):
+        CollapseRate(warn_above=True)
     for bad in ({"top_k": None}, {"warn_above": 1.5}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             CollapseRate(**bad)

@@ -49,6 +49,18 @@ def test_the_value_of_every_user() -> None:
         assert found.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("options", [{"nan_action": "worst"}, {"ignore_index": -100}, {"min_relevance": 2}], ids=str)
+def test_the_function_has_the_options_of_its_siblings(options: dict[str, Any]) -> None:
+    scores = torch.tensor([[0.1, 0.9, 0.6, 0.5], [4, 3, 2, 1]])
+    target = torch.tensor([[1, 3, 0, 0], [0, 0, 1, 2]])
+    if "nan_action" in options:
+        scores[0, 2] = math.nan
+    if "ignore_index" in options:
+        target[0, 1] = target[1, 0] = -100
+    values = intra_list_similarity(scores, target=target, item_features=GENRES, top_k=2, **options)
+    assert float(values.mean()) == float(updated(ILS(GENRES, 2, **options), scores, target).compute())
+
+
 def test_rounding_leaves_the_cosine_within_its_range() -> None:
     vectors = torch.randn(200, 24, generator=torch.Generator().manual_seed(0))
     first = torch.arange(200)

@@ -343,6 +343,7 @@ def test_what_has_no_interval_in_closed_form() -> None:
         (lambda: GroupExposure(torch.eye(2), names=("a",)), "must name the 2 columns"),
         (lambda: GroupExposure(torch.eye(2), names=("a", "a")), "must name each group once"),
         (lambda: GroupExposure(torch.eye(2) - 1), "must be >= 0 and finite"),
+        (lambda: GroupExposure(torch.full((2, 2), 1e308, dtype=torch.float64)), "must be >= 0 and below"),
         (lambda: GroupExposure(torch.zeros(2, 2, 2)), "must be .num_items,., the group of each item"),
         (lambda: GroupExposure(torch.zeros(0, dtype=torch.int64)), "with an item and a group at least"),
         (lambda: GroupExposure(GROUPS, attention="log10"), "must be one of 'log2', 'none', 'rbp', or a function"),

@@ -349,6 +349,7 @@ def test_discounts_that_are_refused(discount: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"logged": 1e-71}, r"`logged` must be in \(0, 1\] and at least 1e-70.*got 1e-71 in row 2"),
         ({"logged": 0.0}, r"`logged` must be in \(0, 1\].*got 0.0 in row 2"),
         ({"logged": 1.0000001}, r"`logged` must be in \(0, 1\].*got 1.0000001 in row 2"),
         ({"logged": 1.5}, r"`logged` must be in \(0, 1\].*got 1.5 in row 2"),

@@ -54,6 +54,11 @@ OF_COUNTS = [metric for metric, options in GOOD.items() if "item_counts" in opti
         (torch.tensor([1, 2, -3]), ValueError, [">= 0", "-3", "item 2"]),
         (torch.tensor([1.0, NAN]), ValueError, ["finite", "nan", "item 1"]),
         (torch.tensor([INF, 1.0]), ValueError, ["finite", "inf", "item 0"]),
+        (
+            torch.tensor([1.0, 1e100], dtype=torch.float64),
+            ValueError,
+            [">= 0 and below 1e+100", "got 1e+100", "item 1"],
+        ),
         (torch.zeros(0), ValueError, ["an interaction", "0 items"]),
     ],
 )

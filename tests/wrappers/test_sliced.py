@@ -200,6 +200,7 @@ def test_bad_options() -> None:
         ("cold", "must be the names of slices"),
         ({"cold", "warm"}, "must be the names of slices in order"),
         ((name for name in "ab"), "must be the names of slices in order"),
+        (torch.tensor(2), r"`slices` must be the names of slices in order, .*, got tensor\(2\)"),
         (("a", ""), "not empty"),
     ):
         with pytest.raises((ValueError, TypeError), match=says):
@@ -429,6 +430,20 @@ def test_a_plot_has_each_value_with_its_interval(around: str, inside: Any) -> No
     _, axes = inside.plot([inside.compute(), inside.compute()])
     assert [len(line.get_ydata()) for line in axes.lines] == [2] * len(values) and not axes.containers
     pyplot.close("all")
+
+
+@pytest.mark.parametrize("around", ["", "UserBootstrap", "Sliced"])
+def test_slices_named_like_the_results_of_resamples_are_drawn_as_others(around: str) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    names = ("value", "standard_error", "low", "high")
+    one = UserBootstrap(HitRate(1)) if around == "Sliced" else HitRate(1)
+    metric = UserBootstrap(Sliced(one, names)) if around == "UserBootstrap" else Sliced(one, names)
+    for turn in (0, 1):
+        metric.update(item_ids=LISTS, target_ids=TARGET, slice_ids=torch.arange(4).roll(turn))
+    for given in (None, metric.compute(), [metric.compute(), metric.compute()]):
+        _, axes = metric.plot(given)
+        assert [word for word in axes.get_legend_handles_labels()[1] if word in names] == list(names)
+        pyplot.close("all")
 
 
 def test_an_update_that_one_member_refuses_changes_none() -> None:

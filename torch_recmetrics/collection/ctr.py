@@ -191,7 +191,8 @@ def ctr_metrics(
         threshold: above which probability a row counts as predicted positive; one at the threshold does not.
         beta: of the F-beta score; 1 weighs precision and recall alike.
         num_classes: C, more than 2, for (B, C) predictions or (B,) predicted classes, and (B,) integer classes.
-        ignore_index: a target: rows that have it are left out by all members, those of torchmetrics included.
+        ignore_index: a target other than 0 and 1, or a class of `num_classes`: rows that have it are left out by all
+            members, those of torchmetrics included.
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
         validate_args: False leaves out the checks that read values.

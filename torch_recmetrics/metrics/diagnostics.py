@@ -45,7 +45,7 @@ class TieRate(RelevanceMeans):
 
 def check_warn_above(name: str, value: Any) -> None:
     """Refuse what is neither a share nor None."""
-    if value is not None and not isinstance(value, int | float):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise TypeError(f"`{name}` must be a number or None, got {type(value).__name__}")
     if value is not None and not 0 <= value <= 1:
         raise ValueError(f"`{name}` must be between 0 and 1, or None, got {value!r}")

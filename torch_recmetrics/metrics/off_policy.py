@@ -86,7 +86,8 @@ class OffPolicyValue(RewardSums):
 
     Raises:
         TypeError, ValueError: for options that do not go together, and in ``update`` for probabilities outside of
-            [0, 1], a logged one of 0, numbers that are not finite, other lengths, and inputs that the estimator needs.
+            [0, 1], a logged one below 1e-70, numbers that are not finite, other lengths, and inputs that the estimator
+            needs.
 
     >>> metric = OffPolicyValue(estimator="snips")
     >>> metric.update(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]))
@@ -132,7 +133,7 @@ class OffPolicyValue(RewardSums):
 
         Args:
             reward: (M,) what came of what was shown, finite.
-            logged: (M,) the probability with which it was shown, in (0, 1].
+            logged: (M,) the probability with which it was shown, 1e-70 to 1.
             policy: (M,) the probability with which the new policy shows it, in [0, 1].
             expected: (M,) the reward that a model expects of it; for ``"dr"``, ``"sndr"`` and ``"switch-dr"``.
             expected_policy: (M,) the reward that it expects of the new policy; for these and ``"dm"``.
@@ -252,7 +253,7 @@ class SlateOffPolicyValue(RewardSums):
 
         Args:
             reward: (B, K) what came of each place, finite.
-            logged: (B, K) the probability with which the place was filled so, given those above, in (0, 1].
+            logged: (B, K) the probability with which the place was filled so, given those above, 1e-70 to 1.
             policy: (B, K) that of the new policy, in [0, 1].
             mask: (B, K) bool, True = a place of the slate, False = padding, which is not read.
             indexes: (B,) integer, the user of each slate.

@@ -28,8 +28,8 @@ BATCH_ROWS = 1 << 16  # what an update makes of them stays in the cache: half a 
 RULES = {
     "reward": ("a finite number", "false"),
     "logged": (
-        "in (0, 1], the chance with which the logging policy showed what it did show",
-        "{0} <= 0 OR {0} > 1",
+        "in (0, 1] and at least 1e-70, the chance with which the logging policy showed what it did show",
+        "{0} < 1e-70 OR {0} > 1",
     ),
     "policy": ("in [0, 1], the chance with which the new policy shows the same", "{0} < 0 OR {0} > 1"),
     "expected": ("a finite number", "false"),
@@ -72,7 +72,7 @@ def off_policy(
         max_weight: the largest weight policy / logged, a number above 0; None for no bound.
         switch: the largest weight that ``"switch-dr"`` corrects with.
         reward: the column of what came of what was shown, finite.
-        logged: the column of the probability with which it was shown, in (0, 1].
+        logged: the column of the probability with which it was shown, 1e-70 to 1.
         policy: the column of the probability with which the new policy shows it, in [0, 1].
         expected: the column of the reward that a model expects of it; read for ``"dr"``, ``"sndr"``, ``"switch-dr"``.
         expected_policy: the column of the reward that it expects of the new policy; read for these and ``"dm"``.

@@ -249,7 +249,8 @@ def bind(
 
 def check_names(name: str, names: Any, each: str = "slice") -> None:
     """Refuse all but distinct, non-empty names in an order that can be read twice; `each` says what they name."""
-    if isinstance(names, str | AbstractSet | Iterator) or not isinstance(names, Iterable):
+    is_single = isinstance(names, str) or getattr(names, "ndim", 1) == 0  # a tensor of one number claims to be iterable
+    if is_single or isinstance(names, AbstractSet | Iterator) or not isinstance(names, Iterable):
         raise TypeError(f'`{name}` must be the names of {each}s in order, such as ("cold", "warm"), got {names!r}')
     words = list(names)
     for word in words:

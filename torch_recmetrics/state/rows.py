@@ -204,8 +204,8 @@ class RowMetric(KeptRows, RecMetric):
     ignore_index: int | None = option(
         default=None,
         config="changed",
-        check=check.check_ignore_index,
-        doc="A target: rows that have it are left out altogether.",
+        check=check.check_ignored_target,
+        doc="A target other than 0 and 1: rows that have it are left out altogether.",
     )
 
     @property

@@ -147,7 +147,7 @@ class UserValues:
         if hidden is not None:
             check.check_flag("hidden", hidden)
         self.candidates, self.truth, self.hidden = candidates, truth, hidden
-        self.versions = dict(current_versions() if versions is None else versions)
+        self.versions = as_dict("versions", current_versions() if versions is None else versions, "{'torch': '2.9.0'}")
         self.summaries = checked_summaries(summaries, columns)
         self.sample_ids, columns = once_each(ids, columns)
         self.user_ids = None if user_ids is None else named_users(ids, self.sample_ids, user_ids)
@@ -348,6 +348,23 @@ class UserValues:
             raise ValueError(f"{place!r}: {error}") from None
 
 
+def as_dict(name: str, given: Any, example: str) -> dict[Any, Any]:
+    """A dict of what is given by name; none for None."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"`{name}` must be a dict, {example}, got {type(given).__name__}")
+    return dict(given or {})
+
+
+def as_rows(name: str, given: Any, each: str) -> list[Any]:
+    """What is given of each user, in an order that can be read."""
+    rows = given.tolist() if hasattr(given, "tolist") else given
+    if isinstance(rows, str | bytes | set | frozenset) or not isinstance(rows, Iterable):
+        raise TypeError(
+            f"`{name}` must hold {each} for each user, in the order of `sample_ids`, got {type(given).__name__}"
+        )
+    return list(rows)
+
+
 def refuse_users(broken: Tensor, ids: Tensor, rule: str, column: Tensor) -> None:
     """ValueError for the first user whose number in a column breaks a rule."""
     check.refuse(broken, lambda row: f"{rule}, got {column[row]} for user {ids[row]}")
@@ -355,7 +372,7 @@ def refuse_users(broken: Tensor, ids: Tensor, rule: str, column: Tensor) -> None
 
 def lines_by_name(definitions: Mapping[Any, Any] | None, columns: Mapping[str, Tensor]) -> dict[str, str]:
     """A definition for every name."""
-    given = dict(definitions or {})
+    given = as_dict("definitions", definitions, "{'ndcg@10': 'NDCG(10)'}")
     for name, line in given.items():
         if not isinstance(name, str) or not isinstance(line, str):
             raise TypeError(f"`definitions` must be a dict of names and lines, got {name!r}: {line!r}")
@@ -368,11 +385,8 @@ def checked_summaries(
     summaries: Mapping[str, tuple[float, float]] | None, columns: Mapping[str, Tensor]
 ) -> dict[str, tuple[float, float]]:
     """Name -> (value, standard error)."""
-    given: Any = {} if summaries is None else summaries
-    if not isinstance(given, Mapping):
-        raise TypeError(f"`summaries` must be a dict, {{'coverage@10': (0.31, 0.004)}}, got {type(given).__name__}")
     checked = {}
-    for name, pair in given.items():
+    for name, pair in as_dict("summaries", summaries, "{'coverage@10': (0.31, 0.004)}").items():
         if name in columns:
             raise ValueError(f"`summaries` has {name!r}, which `values` has for each user: leave it out of one of them")
         checked[name] = checked_summary(f"summaries[{name!r}]", pair)
@@ -413,7 +427,7 @@ def once_each(ids: Tensor, columns: dict[str, Tensor]) -> tuple[Tensor, dict[str
 
 def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int] | list[str]:
     """The `user_ids` of the users `ids` in the order of `once`, which has each of them once."""
-    named: Any = user_ids.tolist() if hasattr(user_ids, "tolist") else list(user_ids)
+    named: Any = as_rows("user_ids", user_ids, "an id")
     if len(named) != len(ids):
         raise ValueError(f"`user_ids` must have one id for each of the {len(ids)} `sample_ids`, got {len(named)}")
     kinds = set(map(type, named))
@@ -443,7 +457,7 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
 
 def checked_lists(ids: Tensor, once: Tensor, lists: Any) -> list[list[Any]]:
     """The lists of the users `ids` in the order of `once`; of a user that stands there twice the first."""
-    given = lists.tolist() if hasattr(lists, "tolist") else lists
+    given = as_rows("lists", lists, "a list of ids")
     rows = [row.tolist() if hasattr(row, "tolist") else row for row in given]  # arrays are what Parquet has for lists
     if len(rows) != len(ids) or not all(isinstance(row, Iterable) and not isinstance(row, str) for row in rows):
         raise ValueError(f"`lists` must have a list of ids for each of the {len(ids)} `sample_ids`, got {len(rows)}")

@@ -72,7 +72,7 @@ def _ends_of(found: Any) -> dict[str, Any]:
 
 def _are_results(found: Any) -> bool:
     """Whether it is a dict of RESULTS, which a value is where users are drawn."""
-    return isinstance(found, dict) and set(found) == set(RESULTS)
+    return isinstance(found, dict) and set(found) == set(RESULTS) and not isinstance(found["value"], dict)
 
 
 class Wrapper(RecMetric):
@@ -311,11 +311,15 @@ class Wrapper(RecMetric):
         it has one. All ranks must call it then.
         """
         found = self.compute() if val is None else val
-        several = isinstance(found, list | tuple)
-        values = [_values_of(step) for step in found] if several else _values_of(found)
+        values = found
+        ends: Any = {}
+        if self.layer("draws") is not None:  # without it four slices may have the names of results
+            values = [_values_of(step) for step in found] if isinstance(found, list | tuple) else _values_of(found)
+            ends = _ends_of(found)
         drawn: Any = self._plot(values, ax)
         drawn[1].set_ylabel(self.name)
-        ends: Any = self.confidence_interval() if val is None and self.has_interval else _ends_of(found)
+        if val is None and self.has_interval:
+            ends = self.confidence_interval()
         for place, name in enumerate(values if ends else ()):
             if name in ends:
                 draw_interval(drawn[1], place, values[name], ends[name])

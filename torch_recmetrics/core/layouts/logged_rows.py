@@ -111,7 +111,7 @@ def read_logged(given: Mapping[str, Any], *, ndim: int) -> LoggedRows:
 
 
 def defer_numbers(checks: ValueChecks, name: str, column: Tensor) -> None:
-    """Probabilities outside of [0, 1], one of 0 of what was shown, and other numbers that are not finite."""
+    """Probabilities outside of [0, 1], one of nearly 0 of what was shown, and other numbers that are not finite."""
 
     def first(broken: Tensor, row: int) -> float:
         return column[row][broken[row]].flatten()[0].item() if column.ndim > 1 else column[row].item()
@@ -120,8 +120,8 @@ def defer_numbers(checks: ValueChecks, name: str, column: Tensor) -> None:
         broken = ~column.isfinite()
         rule = "finite"
     elif name == "logged":
-        broken = ~((column > 0) & (column <= 1))
-        rule = "in (0, 1], the chance with which the logging policy showed what it did show"
+        broken = ~((column >= rewards.SMALLEST_LOGGED) & (column <= 1))
+        rule = "in (0, 1] and at least 1e-70, the chance with which the logging policy showed what it did show"
     else:
         broken = ~((column >= 0) & (column <= 1))
         rule = "in [0, 1], the chance with which the new policy shows the same"

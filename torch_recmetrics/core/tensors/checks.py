@@ -121,6 +121,16 @@ check_positive = number_check("an integer >= 1", int, least=1)
 check_optional_positive = number_check("an integer >= 1", int, least=1, optional=True)
 
 
+def check_ignored_target(name: str, value: Any) -> None:
+    """Refuse what is no integer, or a label of clicks: one class would be left out."""
+    check_ignore_index(name, value)
+    if value in (0, 1):
+        raise ValueError(
+            f"`{name}` must be none of the labels 0 and 1, got {value}: all rows of this label would be left out; "
+            "label those to ignore with another number, such as -100"
+        )
+
+
 def is_count(value: Any) -> bool:
     """Whether it is an integer >= 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -58,11 +58,15 @@ class ItemTable(torch.nn.Module):
 
 
 def check_amounts(name: str, amounts: Tensor, where: str) -> None:
-    """Refuse what is below zero or not finite; `where` says what a row is."""
-    wrong = ~((amounts >= 0) & (amounts < float("inf")))
-    check.refuse(
-        wrong, lambda row: f"`{name}` must be >= 0 and finite, got {exact(amounts)[row][wrong[row]][0]} {where} {row}"
-    )
+    """Refuse what is below zero, not finite, or so large that sums are not; `where` says what a row is."""
+    wrong = ~((amounts >= 0) & (amounts < check.LARGEST_WEIGHT))
+
+    def message(row: int) -> str:
+        first = exact(amounts)[row][wrong[row]][0]
+        rule = f"below {check.LARGEST_WEIGHT:g}" if bool(first.isfinite() & (first > 0)) else "finite"
+        return f"`{name}` must be >= 0 and {rule}, got {first} {where} {row}"
+
+    check.refuse(wrong, message)
 
 
 def row_shares(amounts: Tensor) -> Tensor:
