@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import running_sum
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
@@ -101,8 +101,7 @@ class ListMeans(UserMeans):
     def n_items(self) -> int | None:
         return self.data_words.get("items")
 
-    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
-        self.defer_unknown_items(ranking, checks)
+    defer_rules = UserMeans.defer_unknown_items
 
 
 class LabelledMeans(ListMeans):
