@@ -9,7 +9,7 @@ from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics.collection.collection import RecMetricCollection, name_of
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.state.options import REQUIRED, options_of
+from torch_recmetrics.state.options import REQUIRED
 from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, RelevanceMeans, Ties
 from torch_recmetrics.state.registry import METRICS, MetricName
 
@@ -72,7 +72,7 @@ def ranking_metrics(
         "nan_action": nan_action,
         "validate_args": validate_args,
     }
-    declared = options_of(RelevanceMeans)
+    declared = RelevanceMeans.declared_options
     common = {name: value for name, value in shared.items() if value != declared[name].default} | common
     cutoffs = cutoffs_of(top_k)
     own_options = options_by_name(options)
@@ -111,7 +111,7 @@ def ranking_metrics(
 
 def make(name: str, cutoffs: list[Any], common: Mapping[str, Any], own: Mapping[str, Any]) -> list[Any]:
     """The metrics of a name: one for each cutoff, where it has a cutoff."""
-    declared = options_of(METRICS[name])
+    declared = METRICS[name].declared_options
     chosen = {**{option: value for option, value in common.items() if option in declared}, **own}
     missing = [option for option, how in declared.items() if how.default is REQUIRED and option not in chosen]
     if missing and own.keys() <= declared.keys():
@@ -176,14 +176,15 @@ def check_common_options(names: Sequence[str], common: Mapping[str, Any]) -> Non
     An option that most metrics have, such as ``ties``, may be given where some take it, and goes to those.
     """
     for option, value in common.items():
-        takers = [name for name in names if option in options_of(METRICS[name])]
+        takers = [name for name in names if option in METRICS[name].declared_options]
         if takers and (len(takers) == len(names) or option in RelevanceMeans.declared_options):
             continue
         if takers:
             others = ", ".join(name for name in names if name not in takers)
             own = {name: {option: value} for name in takers}
             raise TypeError(f"{others} has no option `{option}`: give it to those that have it, options={own!r}")
-        known = ["top_k", "options", "prefix", "postfix", "at", *(o for n in names for o in options_of(METRICS[n]))]
+        known = ["top_k", "options", "prefix", "postfix", "at"]
+        known += [word for name in names for word in METRICS[name].declared_options]
         hint = check.did_you_mean(option, known, mark="`")
         raise TypeError(f"none of {', '.join(names)} has an option `{option}`{': ' if hint else ''}{hint}")
 

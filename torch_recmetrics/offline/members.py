@@ -20,7 +20,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.inputs.sources import InputError
 from torch_recmetrics.offline.inputs.tables import Tables
-from torch_recmetrics.state.options import REQUIRED, options_of
+from torch_recmetrics.state.options import REQUIRED
 from torch_recmetrics.state.ranked.item_counts import ItemCounts
 from torch_recmetrics.state.ranked.ranking_metric import RankingMetric, UserMeasure
 from torch_recmetrics.state.registry import METRICS
@@ -94,7 +94,7 @@ def candidates_of(collection: RecMetricCollection, candidates: str | None) -> st
 def counts_training(metrics: Any, own_options: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a metric that is given by name takes its counts of the items from the training data."""
     return any(
-        "item_counts" in options_of(METRICS[name]) and "item_counts" not in own_options.get(name, {})
+        "item_counts" in METRICS[name].declared_options and "item_counts" not in own_options.get(name, {})
         for name in names_of(metrics)
     )
 
@@ -106,7 +106,7 @@ def read_items(metrics: Any, common: Mapping[str, Any]) -> bool:
     members = [inner for entry in objects for inner in ([entry] if isinstance(entry, Metric) else entry.values())]
     return (
         common.get("ignore_index") is not None
-        or any(own.reads_items or "num_items" in options_of(own) for own in named)
+        or any(own.reads_items or "num_items" in own.declared_options for own in named)
         or any(getattr(member, "reads_items", False) or getattr(member, "n_items", None) for member in members)
         or any(getattr(member, "ignore_index", None) is not None for member in members)
     )
@@ -167,15 +167,17 @@ def among_all(collection: RecMetricCollection, sampling: Mapping[str, Any] | Non
 
 def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str, Any]:
     """The common options that a metric has; one that no metric has is left in, to be refused."""
-    known = {option for other in names for option in options_of(METRICS[other])}
+    known = {option for other in names for option in METRICS[other].declared_options}
     return {
-        option: value for option, value in common.items() if option in options_of(METRICS[name]) or option not in known
+        option: value
+        for option, value in common.items()
+        if option in METRICS[name].declared_options or option not in known
     }
 
 
 def known_of_items(name: str, own: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
     """The options that the tables of items and the training data give."""
-    declared, filled = options_of(METRICS[name]), dict[str, Any]()
+    declared, filled = METRICS[name].declared_options, dict[str, Any]()
     asked = declared.keys() - own.keys()
     if "num_items" in asked:
         if tables.items is not None:

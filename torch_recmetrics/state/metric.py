@@ -568,9 +568,7 @@ class RecMetric(Configured, Metric):
         All are checked before any of them is taken.
         """
         checked: dict[str, Any] = {}
-        for name in self._defaults:
-            if name not in incoming:
-                continue
+        for name in [name for name in self._defaults if name in incoming]:
             stem, value = name.partition("__")[0], incoming[name]
             if stem in self._rows_of:
                 if not isinstance(value, list | tuple):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
@@ -31,7 +31,6 @@ else:  # torch brings typing_extensions along, but nothing of it is needed at ru
         return lambda cls: cls
 
 
-C = TypeVar("C", bound="type[Configured]")
 REQUIRED = inspect.Parameter.empty
 TAKERS: dict[str, list[str]] = {}  # option -> the public metrics that have it, for the hint in `bind`
 
@@ -146,7 +145,7 @@ class Configured:
     """A class whose options are declared in its body; its ``configure`` is given the values of all, each checked."""
 
     top_k: int | None  # no option here: each metric has its own place for it
-    declared_options: ClassVar[dict[str, Option]] = {}
+    declared_options: ClassVar[dict[str, Option]] = {}  # its own first
     data_words: Mapping[str, Any] = MappingProxyType({})  # what tells metrics of other data apart
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -181,12 +180,6 @@ class Configured:
         return {**options, **self.data_words}
 
 
-def options_of(cls: type) -> dict[str, Option]:
-    """The options that a class has, its own first."""
-    declared: dict[str, Option] = getattr(cls, "declared_options", {})
-    return declared
-
-
 def documented(docstring: str | None, options: dict[str, Option]) -> str | None:
     """A docstring of a metric with a section of its options, before the errors and the example."""
     known = docstring or ""
@@ -212,9 +205,9 @@ def annotations_of(cls: type, names: dict[str, Option]) -> dict[str, Any]:
     return get_type_hints(holder, vars(sys.modules[cls.__module__]))
 
 
-def constructor(cls: type) -> Any:
+def constructor(cls: type[Configured]) -> Any:
     """The ``__init__`` of a class with declared options."""
-    declared = options_of(cls)
+    declared = cls.declared_options
     signature = inspect.Signature([one.parameter(name, kw_only=one.kw_only) for name, one in declared.items()])
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807

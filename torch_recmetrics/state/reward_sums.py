@@ -46,16 +46,9 @@ class RewardTable(SumTable):
         super().arrange()
         if not self.drawn:
             self.of_sums, self.keeps_rows = "scatter", True  # a user may have more rows, here or on another rank
+            self.shape, self.combined = (self.slots.number, size_of(COLUMNS)), joined
             # Of `users` whether a row has one, and which.
             self.columns = {"terms": RowsOf(torch.float64, (COLUMNS,)), "users": RowsOf(columns=(2,))}
-
-    def nothing(self) -> tuple[Tensor, Any]:
-        if self.drawn:
-            return super().nothing()
-        return torch.zeros((self.slots.number, size_of(COLUMNS)), dtype=self.holder.wide, device=self.device), joined
-
-    def added(self, some: Tensor, others: Tensor) -> Tensor:
-        return super().added(some, others) if self.drawn else joined(torch.stack([some, others]))
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         terms, users, ids = self.metric.terms_of(self.metric.arguments(given))
@@ -78,11 +71,6 @@ class RewardTable(SumTable):
         sums = terms.new_zeros((units.shape[0], COLUMNS)).index_add_(0, place, terms)
         return scatter_by(units[:, 2].contiguous(), sums, sums[:, ROWS] > 0, self.slots.number)
 
-    def sums_everywhere(self, process_group: Any) -> Tensor:
-        if self.drawn:
-            return super().sums_everywhere(process_group)
-        return joined(gather_vectors(self.sums.flatten(), process_group).view(-1, *self.sums.shape))
-
     def spreads(self) -> dict[str, Spread]:
         return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}
 
@@ -98,7 +86,6 @@ class RewardSums(RowMetric):
     stems = ("terms", "indexes", "sample_ids")
     needed = ("reward", "logged", "policy")
     has_interval = True
-    best_value = None
     plot_lower_bound = None  # type: ignore[assignment]
     plot_upper_bound = None
     ignore_index = None
@@ -216,12 +203,8 @@ class RewardSums(RowMetric):
 
         All ranks must call it.
         """
-
-        def of_sums() -> Tensor:
-            sums = parted(self.totals()[0])[1]
-            return sums[WEIGHT].square() / sums[WEIGHT_SQUARES]
-
-        return self.read(of_sums)
+        sums = self.read(lambda: parted(self.totals()[0])[1])
+        return sums[WEIGHT].square() / sums[WEIGHT_SQUARES]
 
     def _warn(self, scatter: Tensor, largest: Tensor) -> None:
         """Say it where few rows carry the value, and where the policies are not over the same actions."""

@@ -157,27 +157,19 @@ MANY_REPEATED = 100
 
 
 def counted_ids(ids: Tensor, ranks: Ranks) -> Tensor:
-    """(M,) bool: whether a row with this id counts: on the lowest rank that has it, and there where it came first."""
-    counted = ranks.first(ids)
-    warn_of_many_repeated(counted)
-    return counted
+    """(M,) bool: whether a row with this id counts: on the lowest rank that has it, and there where it came first.
 
-
-def warn_of_many_repeated(counted: Tensor) -> None:
-    """Say it where half of the rows of a process had come before: their ids are rarely those of rows in the data set.
-
-    Args:
-        counted: (R,) bool, False for rows that are left out.
+    Where half of the rows of a process had come before it warns: their ids are rarely those of rows in the data set.
     """
-    if counted.device.type == "meta":
-        return
-    left_out = counted.shape[0] - int(counted.sum())
+    counted = ranks.first(ids)
+    left_out = 0 if counted.device.type == "meta" else counted.shape[0] - int(counted.sum())
     if left_out >= MANY_REPEATED and 2 * left_out >= counted.shape[0]:
         check.warn(
             f"{left_out} of {counted.shape[0]} rows count no second time, because their `sample_ids` had come before: "
             "these must be unique in the data set, neither the place in a batch nor a user who has several rows, each "
             "process must read rows of its own, and the metric must be reset after each epoch",
         )
+    return counted
 
 
 COLUMNS = {  # those of rows whose values are no int64

@@ -44,12 +44,18 @@ class OwnTables:
 
     The state is hidden meanwhile, as the sums are in state/ranked/waiting.py. Whoever reads it takes the histograms
     over, and they are never written to again.
+
+    Args:
+        metric: which holds the histograms from here on.
+        tables: the histograms.
+        dtypes: of the scores whose histograms were made just now.
     """
 
     def __init__(self, metric: ScoredRows, tables: Tables, dtypes: Collection[torch.dtype]) -> None:
+        metric.set_tables(tables)
         self._metric = metric
         self._tables = tables
-        self._own = set(dtypes)  # of the scores whose histograms were made here
+        self._own = set(dtypes)
         metric.defer_states(self, "counts")
 
     def count(self, clicks: Clicks) -> bool:
@@ -118,7 +124,7 @@ class ScoredRows(RowMetric):
             return
         if n_bins is not None and n_rows >= self._fold_rows:
             table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
-            self._own_tables(add_counts(self._tables(), dtype, table), {dtype})
+            OwnTables(self, add_counts(self._tables(), dtype, table), {dtype})
             return
         self.keep(clicks, keys=ordered_keys(clicks.preds))
         if n_bins is not None:
@@ -237,12 +243,7 @@ class ScoredRows(RowMetric):
         parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
         tables = ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables
         self.keep_only([not wait for wait in waits])
-        self._own_tables(tables, {part.dtype for part in parts})
-
-    def _own_tables(self, tables: Tables, made: Collection[torch.dtype]) -> None:
-        """Hold histograms of which those of some dtypes of scores were made just now."""
-        self.set_tables(tables)
-        OwnTables(self, tables, made)
+        OwnTables(self, tables, {part.dtype for part in parts})
 
     def scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
         """All that is held; a sample id counts once."""

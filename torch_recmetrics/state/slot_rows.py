@@ -71,7 +71,7 @@ class RowTable(SlotTable):
     def owned_rows(self, process_group: Any, owner: int) -> EntryColumns:
         """The entries of all ranks that this rank owns, by one of the columns."""
         dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-        seen = [dtype for keys in self.state("keys") for dtype in [SCORE_DTYPES[keys.dtype]]]
+        seen = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")}
         n_named, *used = self.agreed(*(dtype in seen for dtype in dtypes), group=process_group)
         if self.metric.num_bins is not None and sum(number > 0 for number in used) > 1:
             raise ValueError("`preds` must have one dtype on all ranks with `num_bins`")

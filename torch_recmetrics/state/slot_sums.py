@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.tensors.moments import (
-    MOMENTS,
-    added,
-    combined,
-    moments_by,
-)
+from torch_recmetrics.core.distributed.collectives import gather_vectors
+from torch_recmetrics.core.tensors.moments import MOMENTS, combined, moments_by
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Resamples
 from torch_recmetrics.state.metric import RowsOf
@@ -38,10 +34,15 @@ class SumTable(SlotTable):
     keeps_rows = False  # whether all rows wait, until those of every rank are known
 
     def arrange(self) -> None:
-        several = RowsOf(torch.float64, (self.n_columns,))
+        several, slots = RowsOf(torch.float64, (self.n_columns,)), (self.slots.number,)
         self.columns = {"numerators": several, "denominators": several}
+        self.shape: tuple[int, ...] = (*slots, self.n_columns, MOMENTS)
+        # What makes one of the sums of several parts of the rows; None where they add up.
+        self.combined: Callable[[Tensor], Tensor] | None = combined
         if self.drawn:
             self.columns = {"numbers": RowsOf(torch.float64, (self.n_numbers,))}
+            self.shape = (*(slots if self.sliced else ()), self.slots.num_replicates + 2, self.n_numbers)
+            self.combined = None
 
     @property
     def sums(self) -> Tensor:
@@ -81,19 +82,11 @@ class SumTable(SlotTable):
 
     def declare(self) -> None:
         super().declare()
-        self.add(self.of_sums, *self.nothing())
-
-    def nothing(self) -> tuple[Tensor, Any]:
-        """The sums of no rows, and what makes one of those of several ranks where they do not add up."""
-        number = (self.slots.number,)
-        if not self.drawn:
-            return torch.zeros((*number, self.n_columns, MOMENTS), dtype=self.holder.wide, device=self.device), combined
-        shape = (*(number if self.sliced else ()), self.slots.num_replicates + 2, self.n_numbers)
-        return torch.zeros(shape, dtype=self.holder.wide, device=self.device), None
+        self.add(self.of_sums, torch.zeros(self.shape, dtype=self.holder.wide, device=self.device), self.combined)
 
     def added(self, some: Tensor, others: Tensor) -> Tensor:
         """The sums of the rows of both."""
-        return some + others if self.drawn else added(some, others)
+        return some + others if self.combined is None else self.combined(torch.stack([some, others]))
 
     def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """The sums of each slot of rows that are not drawn."""
@@ -134,14 +127,14 @@ class SumTable(SlotTable):
             entries = entries[order_by(*self.entry_columns(entries)[1:])]
         return self.added(self.sums, self.summed(entries, columns))
 
-    def sums_everywhere(self, process_group: Any) -> Tensor:
-        """The present sums of all ranks."""
-        return Ranks(True, process_group).summed(self.sums)
-
     def exchange(self, process_group: Any) -> None:
         if self.drawn or self.keeps_rows:
             self.gather(process_group)
-            self.sums = self.sums_everywhere(process_group)
+            if self.combined is None:
+                self.sums = Ranks(True, process_group).summed(self.sums)
+            else:
+                of_ranks = gather_vectors(self.sums.flatten(), process_group)
+                self.sums = self.combined(of_ranks.view(-1, *self.shape))
             return
         (n_named,) = self.agreed(group=process_group)
         here = self.added(self.sums, self.summed(*self.rows(Ranks(n_named > 0, process_group))))

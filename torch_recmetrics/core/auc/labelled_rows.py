@@ -57,7 +57,8 @@ def read_clicks(
         probabilities: whether the predictions must lie in [0, 1].
         ignore_index: rows with this target are left out; what else they hold is not read.
     """
-    check.check_ignored_target("ignore_index", ignore_index := check.plain_number(ignore_index))
+    ignore_index = check.plain_number(ignore_index)
+    check.check_ignored_target("ignore_index", ignore_index)
     check.check_argument("preds", preds)
     check.check_argument("target", target)
     shape = tuple(preds.shape)

@@ -43,7 +43,6 @@ from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import UNORDERED
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 
 LAYOUTS = (
@@ -148,7 +147,7 @@ class Layout(ABC):
         return self.n_items
 
     @abstractmethod
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+    def ranked(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         """The lists of these users; call ``checks.raise_first()`` before they are believed."""
 
 
@@ -158,7 +157,7 @@ class ReadyLayout(Layout):
 
     ranking: Ranking
 
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+    def ranked(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         ranking, depth = self.ranking, self.ranking.depth
         lacks = {
             UNORDERED_ITEMS: needs.items and (ranking.item_ids is None or not ranking.ordered),
@@ -190,11 +189,11 @@ class FlatLayout(Layout):
 
     rows: FlatRows
 
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+    def ranked(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         ranking = read_lists(self.checked_rows(needs, checks), needs, checks).ranking(needs)
         return ranking.having(hides=self.hides)
 
-    def checked_rows(self, needs: RankingRequirements, checks: ValueChecks) -> FlatRows:
+    def checked_rows(self, needs: RankingRequirements, checks: check.ValueChecks) -> FlatRows:
         """The rows, with the rules about their values."""
         rows = self.rows
         preds = rows.preds
@@ -208,7 +207,7 @@ class FlatLayout(Layout):
 
 
 # What is said to be relevant to each user; how many items there are bounds the ids, where it is known.
-Targets = Callable[[ValueChecks, "int | None"], Relevance]
+Targets = Callable[[check.ValueChecks, "int | None"], Relevance]
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +229,7 @@ class UserLayout(Layout):
         """The columns; None with a mask, which may hide the padding of lists of different lengths."""
         return self.n_items if self.mask is None else None
 
-    def ranked(self, needs: RankingRequirements, checks: ValueChecks) -> Ranking:
+    def ranked(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         checks.steps = self.steps
         if self.reference is not None and not needs.reference:
             raise TypeError(f"`{self.reference[0]}` must not be given: no metric compares lists with it")
@@ -284,7 +283,7 @@ class UserLayout(Layout):
             ranking = ranking.having(reference_ids=self.reference_ids(needs, checks))
         return ranking
 
-    def reference_ids(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
+    def reference_ids(self, needs: RankingRequirements, checks: check.ValueChecks) -> Tensor | None:
         """(B, D) the second lists."""
         if self.reference is None:
             raise ValueError(
@@ -294,7 +293,7 @@ class UserLayout(Layout):
         name, layout = self.reference
         return layout.listed(needs, ReferenceChecks(checks, name))
 
-    def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor | None:
+    def listed(self, needs: RankingRequirements, checks: check.ValueChecks) -> Tensor | None:
         """(B, D) the ids of the lists alone, as deep as these needs say."""
         own = RankingRequirements(
             None if needs.full_list else needs.depth,
@@ -307,7 +306,7 @@ class UserLayout(Layout):
 
     @abstractmethod
     def rank_users(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
         """The users without weights and sample ids."""
 
@@ -319,7 +318,7 @@ class ScoresLayout(UserLayout):
     target_name = "target"
 
     def rank_users(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
         if self.n_items == 1 and check.MISTAKES in checks.warns and self.targets is not None and self.like.shape[0] > 1:
             checks.defer_warning(torch.ones((), dtype=torch.bool, device=self.like.device), ONE_COLUMN)
@@ -332,14 +331,14 @@ class ListsLayout(UserLayout):
     """(B, L) recommended ids, best first."""
 
     def rank_users(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
         item_ids = self.like
         known = [number for number in needs.list_places if number is not None]
         defer_item_ids(checks, "item_ids", item_ids, below=min(known, default=None))
         return rank_lists(item_ids, relevance, needs, seen_ids)
 
-    def listed(self, needs: RankingRequirements, checks: ValueChecks) -> Tensor:
+    def listed(self, needs: RankingRequirements, checks: check.ValueChecks) -> Tensor:
         ids = self.like
         defer_item_ids(checks, "item_ids", ids, below=self.n_items)
         if self.mask is not None and self.n_items:
@@ -360,7 +359,7 @@ class CandidatesLayout(UserLayout):
     candidate_ids: Tensor  # int64: (B, C) padded with -1, or (C,) for all users
 
     def rank_users(
-        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: ValueChecks
+        self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
         ids = self.candidate_ids
         defer_item_ids(checks, "item_ids", ids.unsqueeze(0) if ids.ndim == 1 else ids, below=None)
@@ -389,7 +388,7 @@ class EmbeddingsLayout(UserLayout):
         relevance: Relevance,
         seen_ids: Tensor | None,
         needs: RankingRequirements,
-        checks: ValueChecks,  # noqa: ARG002
+        checks: check.ValueChecks,  # noqa: ARG002
     ) -> Ranking:
         return rank_part(self.pairs, self.part, relevance, seen_ids, needs)
 
@@ -522,7 +521,7 @@ def targets_of(given: Given, like: Tensor, like_name: str) -> Targets:
     return partial(relevance_of_ids, ids, graded)
 
 
-def relevance_of_ids(ids: Tensor, graded: Tensor | None, checks: ValueChecks, n_items: int | None) -> Relevance:
+def relevance_of_ids(ids: Tensor, graded: Tensor | None, checks: check.ValueChecks, n_items: int | None) -> Relevance:
     """Of (B, T) int64 ids, each of relevance 1, or as (B, T) `graded` says."""
     if graded is not None:
         graded = graded.masked_fill(ids < 0, 0)  # what stands beside padding is not read

@@ -25,20 +25,17 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 def rank_part(
     pairs: PairScores, part: Part, targets: Relevance, seen_ids: Tensor | None, needs: RankingRequirements
 ) -> Ranking:
-    """Rank the items of a part of the catalogue; what is relevant and not in the part was not recommended.
+    """Rank the items of a part of the catalogue by the exact score of each pair.
+
+    What is relevant and not in the part was not recommended.
 
     Args:
         seen_ids: (B, S) int64 ids that are hidden, or -1.
     """
     if part.rows is None:
-        return rank_catalogue(ScoredItems(pairs, targets.item_ids, seen_ids, part.mask), targets, needs)
-    scored = ScoredItems(part.of(pairs), *columns_of_both(part.rows, targets.item_ids, seen_ids))
-    ranking = rank_catalogue(scored, targets, needs)
-    return ranking if ranking.item_ids is None else ranking.having(item_ids=ids_at(part.rows, ranking.item_ids))
-
-
-def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequirements) -> Ranking:
-    """Rank all items of a catalogue by the exact score of each pair."""
+        scored = ScoredItems(pairs, targets.item_ids, seen_ids, part.mask)
+    else:
+        scored = ScoredItems(part.of(pairs), *columns_of_both(part.rows, targets.item_ids, seen_ids))
     n_items = scored.pairs.n_items
     whole = needs.full_list and not (needs.sort_full_list and (needs.items or needs.lists))
     depth = n_items if needs.depth is None or (needs.full_list and not whole) else min(needs.depth, n_items)
@@ -63,7 +60,7 @@ def rank_catalogue(scored: ScoredItems, targets: Relevance, needs: RankingRequir
         whole=whole,
         lengths=lengths,
         best_tied=tied(values).cumprod(1).sum(1) + 1 if needs.lists else None,
-        item_ids=item_ids,
+        item_ids=item_ids if part.rows is None else ids_at(part.rows, item_ids),
     )
 
 

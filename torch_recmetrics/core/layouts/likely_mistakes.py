@@ -54,7 +54,7 @@ def defer_likely_mistakes(
         if mask is not None:
             shown = shown & mask.gather(1, ids.clamp(min=0))
         checks.defer_warning(wanted.any() & ~shown.any(), HIDES_EVERY_TARGET)
-    if seen_ids is not None and seen_ids.ndim == 2 and seen_ids.shape[1] > 1:
+    if seen_ids is not None and seen_ids.shape[1] > 1:
         at_an_end = (torch.stack([seen_ids[:, :2], seen_ids[:, -2:]]) == 0).all(2).sum(1).amax()
         many = (at_an_end > 1) & (4 * at_an_end >= seen_ids.shape[0])
         checks.defer_warning(many & (seen_ids >= 0).all(), PADDED_WITH_0)
@@ -72,8 +72,6 @@ def defer_unlisted(checks: ValueChecks, ranking: Ranking, needs: RankingRequirem
     if ranking.weights is not None:
         lacking = lacking & (ranking.weights.unsqueeze(1) > 0)
     of_users = lacking.any(1)
-
-    def text() -> str:
-        return LEFT_OUT.format(f"{int(of_users.sum()):,}", f"{ranking.n_users:,}")
-
-    checks.defer_warning(of_users, text, UNLISTED)
+    checks.defer_warning(
+        of_users, lambda: LEFT_OUT.format(f"{int(of_users.sum()):,}", f"{ranking.n_users:,}"), UNLISTED
+    )

@@ -13,12 +13,11 @@ from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
-def shown(item_ids: Tensor, seen_ids: Tensor | None) -> Tensor:
-    """(B, L) int64 of (B, L) recommended ids, best first: what was seen is dropped and the rest moves up.
+def shown(ids: Tensor, seen_ids: Tensor | None) -> Tensor:
+    """(B, L) int64 recommended ids, best first: what was seen is dropped and the rest moves up.
 
     On a CPU lists without gaps are left as they are.
     """
-    ids = item_ids.to(torch.int64)
     if seen_ids is not None:
         ids = torch.where(columns_of(seen_ids, ids) < 0, ids, -1)
     padding = ids < 0
@@ -29,7 +28,7 @@ def shown(item_ids: Tensor, seen_ids: Tensor | None) -> Tensor:
 
 
 def rank_lists(item_ids: Tensor, targets: Relevance, needs: RankingRequirements, seen_ids: Tensor | None) -> Ranking:
-    """(B, L) recommended ids, best first, padded with -1."""
+    """(B, L) int64 recommended ids, best first, padded with -1."""
     ids = shown(item_ids, seen_ids)
     width = ids.shape[1]
     depth = width if needs.depth is None or needs.full_list else min(needs.depth, width)

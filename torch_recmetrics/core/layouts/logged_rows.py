@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,23 @@ from torch import Tensor
 from torch_recmetrics.core.kernels import rewards
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.scatter import joined
 
 PROBABILITIES = ("logged", "policy")
 ESTIMATES = ("expected", "expected_policy")
 OF_ROWS = ("indexes", "sample_ids", "weights")  # (M,) each
+# What numbers must be, and in words; all others must be finite.
+RULES: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "logged": (
+        lambda chance: (chance >= rewards.SMALLEST_LOGGED) & (chance <= 1),
+        "in (0, 1] and at least 1e-70, the chance with which the logging policy showed what it did show",
+    ),
+    "policy": (
+        lambda chance: (chance >= 0) & (chance <= 1),
+        "in [0, 1], the chance with which the new policy shows the same",
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +50,7 @@ class LoggedRows:
 
     def check_values(self) -> None:
         """Refuse numbers that break a rule."""
-        checks = ValueChecks()
+        checks = check.ValueChecks()
         for name, column in self.columns.items():
             defer_numbers(checks, name, column)
         if self.given_weights is not None:
@@ -110,19 +120,12 @@ def read_logged(given: Mapping[str, Any], *, ndim: int) -> LoggedRows:
     return LoggedRows(columns, shown, given.get("weights"), ids.get("indexes"), ids.get("sample_ids"))
 
 
-def defer_numbers(checks: ValueChecks, name: str, column: Tensor) -> None:
+def defer_numbers(checks: check.ValueChecks, name: str, column: Tensor) -> None:
     """Probabilities outside of [0, 1], one of nearly 0 of what was shown, and other numbers that are not finite."""
-
-    def first(broken: Tensor, row: int) -> float:
-        return column[row][broken[row]].flatten()[0].item() if column.ndim > 1 else column[row].item()
-
-    if name not in PROBABILITIES:
-        broken = ~column.isfinite()
-        rule = "finite"
-    elif name == "logged":
-        broken = ~((column >= rewards.SMALLEST_LOGGED) & (column <= 1))
-        rule = "in (0, 1] and at least 1e-70, the chance with which the logging policy showed what it did show"
-    else:
-        broken = ~((column >= 0) & (column <= 1))
-        rule = "in [0, 1], the chance with which the new policy shows the same"
-    checks.defer(broken, lambda row: f"`{name}` must be {rule}, got {first(broken, row)!r} in row {row}")
+    holds, rule = RULES.get(name, (torch.isfinite, "finite"))
+    checks.defer(
+        ~holds(column),
+        lambda row: (
+            f"`{name}` must be {rule}, got {check.first_value_with(column, row, lambda v: ~holds(v))!r} in row {row}"
+        ),
+    )

@@ -19,7 +19,6 @@ from torch_recmetrics.core.ranking.ties import gain_of
 from torch_recmetrics.core.scores.matrix import HALF, HIDDEN
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
-from torch_recmetrics.core.tensors.checks import ValueChecks
 from torch_recmetrics.core.tensors.chunks import marked_columns
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.sorts import sorted_rows
@@ -58,7 +57,7 @@ class Relevance:
         """(B, T) relevance, 0 for padding."""
         return (self.item_ids >= 0).view(torch.uint8) if self.graded is None else self.graded
 
-    def weighed(self, weights: ItemWeights, checks: ValueChecks) -> tuple[Tensor, Tensor]:
+    def weighed(self, weights: ItemWeights, checks: check.ValueChecks) -> tuple[Tensor, Tensor]:
         """(B, T) the weight of each relevant item times its gain, and (B,) the sum of a user's weights; float64."""
         table, ids, relevance = weights.on(self.values.device), self.item_ids, exact(self.values)
         known, relevant = table.shape[0], self.values > 0
@@ -95,7 +94,7 @@ class Relevance:
         return torch.where(is_best, scores, HIDDEN), lowest
 
 
-def dense_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
+def dense_relevance(target: Tensor, checks: check.ValueChecks) -> Relevance:
     """Of a (B, N) target. On a CPU the relevant items are listed: how many there are can be read there for nothing."""
     if usable(target) and target.is_contiguous() and not (target.dtype in HALF or target.dtype == torch.bool):
         return _looped_relevance(target, checks)
@@ -112,7 +111,7 @@ def dense_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
     return Relevance(ids, None if bool(((values == 1) | (ids < 0)).all()) else values)
 
 
-def _looped_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
+def _looped_relevance(target: Tensor, checks: check.ValueChecks) -> Relevance:
     """The same by a compiled loop, which looks for all that is asked of the numbers on the way."""
     marks, flags = np.empty(target.shape, np.bool_), np.empty(target.shape[0], np.uint8)
     over_rows(target_rows.mark_relevant, target.shape[0], target.numpy(), marks, flags, work=target.numel())
@@ -124,7 +123,7 @@ def _looped_relevance(target: Tensor, checks: ValueChecks) -> Relevance:
     return Relevance(ids, target.gather(1, ids.clamp(min=0)).masked_fill(ids < 0, 0) if graded else None)
 
 
-def defer_item_ids(checks: ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
+def defer_item_ids(checks: check.ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
     """Ids that are no items, and one twice in a row of (B, T) int64 ids; True where all are known to be in range."""
     if checks.active and known_sound(ids, below):
         return True

@@ -262,9 +262,10 @@ def joined(parts: Sequence[Ranking]) -> Ranking:
     for name in (*OF_ITEMS, *OF_USERS):
         tensors = [getattr(part, name) for part in parts]
         if name in OF_ITEMS and tensors[0] is not None:
-            missing = [width - of_part.shape[1] for of_part in tensors]
-            both = zip(tensors, missing, strict=True)
-            tensors = [pad(of_part, (0, n), value=OF_ITEMS[name]) if n else of_part for of_part, n in both]
+            tensors = [
+                one if one.shape[1] == width else pad(one, (0, width - one.shape[1]), value=OF_ITEMS[name])
+                for one in tensors
+            ]
         columns[name] = None if tensors[0] is None else torch.cat(tensors)
     return parts[0].having(**columns)
 
@@ -431,11 +432,11 @@ class RankingStats:
 
     def mean_precision(self, cutoffs: Cutoffs) -> Tensor:
         """Mean of the precisions at the relevant items of the list, 0 where there is none."""
-
-        def running(columns: CumulativeStats, places: Places) -> Tensor:
-            return torch.stack([columns.mean_precision(place) for place in places or ()], 1)
-
-        return self._read(cutoffs, running, attrgetter("mean_precision"))
+        return self._read(
+            cutoffs,
+            lambda columns, places: torch.stack([columns.mean_precision(place) for place in places], 1),
+            attrgetter("mean_precision"),
+        )
 
     def ideal_sum(
         self, cutoffs: Cutoffs, gain: Gain, ideal: str = "relevant", discount: Discount = log2_discount
@@ -456,14 +457,12 @@ class RankingStats:
             n_best = self.max_hits(cutoffs).T.to(torch.int64)
             return sums.index_select(0, n_best.flatten()).view(n_best.shape).T  # an index of a table starts threads
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
-
-        def running(_: CumulativeStats, places: Places) -> Tensor:
-            return running_sum_at(gain_of(best, gain), places, discount)
-
-        def of_full_list(full_list: FullListStats) -> Tensor:
-            return full_list.ideal_sum(gain, discount, ideal)
-
-        return self._read(cutoffs, running, of_full_list, width=best.shape[1])
+        return self._read(
+            cutoffs,
+            lambda _, places: running_sum_at(gain_of(best, gain), places, discount),
+            lambda full_list: full_list.ideal_sum(gain, discount, ideal),
+            width=best.shape[1],
+        )
 
     def tie_sensitive(self, cutoffs: Cutoffs) -> Tensor:
         """1 where some order of the equal scores changes the relevance at a rank of the list."""
@@ -527,7 +526,7 @@ class RankingStats:
     def _read(
         self,
         cutoffs: Cutoffs,
-        running: Callable[[CumulativeStats, Places], Tensor],
+        running: Callable[[CumulativeStats, tuple[int, ...]], Tensor],
         of_full_list: Callable[[FullListStats], Tensor],
         *,
         width: int | None = None,

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-from torch_recmetrics.state.options import REQUIRED, Option, options_of
+from torch_recmetrics.state.options import REQUIRED, Option
 from torch_recmetrics.state.ranked.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
 
@@ -52,7 +52,7 @@ def about_metric(name: str) -> dict[str, Any]:
         "undefined": section(text, "Undefined"),
         "range": section(text, "Range"),
         "source": section(text, "Source"),
-        "options": {name: about_option(own) for name, own in options_of(metric).items() if own.doc},
+        "options": {name: about_option(own) for name, own in metric.declared_options.items() if own.doc},
         "names": names_of(name),
     }
 
@@ -66,7 +66,7 @@ def about_option(own: Option) -> dict[str, Any]:
 
 def names_of(name: str) -> list[str]:
     """Names of its values, as reports have them."""
-    declared = options_of(METRICS[name])
+    declared = METRICS[name].declared_options
     if "top_k" not in declared:
         return [name]
     whole = [name] if declared["top_k"].default is None else []

@@ -340,12 +340,8 @@ class WeightedValues:
 
         Those of a pooled metric mean nothing alone.
         """
-        blocks = []
-        for values, _, denominator in self._blocks:
-            weights = (denominator if denominator.ndim == 2 else denominator.unsqueeze(1)).expand_as(values)
-            blocks.append(torch.stack([torch.where(weights != 0, values, float("nan")), weights]))
-        values, weights = torch.cat(blocks, 2)[..., list(self._back)]
-        return values, weights
+        values, weights = (torch.stack(columns, 1) for columns in (self.values(), self.denominators()))
+        return torch.where(weights != 0, values, float("nan")), weights
 
     def values(self) -> list[Tensor]:
         """For each column (B,): the values, nan where there is none."""
@@ -394,8 +390,4 @@ def flat_values(metrics: Sequence[UserMeasure], packed: Tensor) -> Iterator[tupl
 
 def index_names(packed: Tensor, places: Tensor | None = None) -> Callable[[int], str]:
     """What errors call a user of flat rows, by its row among these places of the users; None for all of them."""
-
-    def name_of(row: int) -> str:
-        return f"index {torch.unique(packed[:, 0])[row if places is None else places[row]]}"
-
-    return name_of
+    return lambda row: f"index {torch.unique(packed[:, 0])[row if places is None else places[row]]}"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.ranking.ranking import Ranking, RankingStats
+from torch_recmetrics.core.ranking.ranking import RankingStats
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
@@ -68,8 +68,7 @@ class ItemCounts(ListCounter, KeptRows):
     def n_items(self) -> int | None:
         return self.num_items
 
-    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
-        self.defer_unknown_items(ranking, checks)
+    defer_rules = ListCounter.defer_unknown_items
 
     @property
     def list_shape(self) -> tuple[int, int]:

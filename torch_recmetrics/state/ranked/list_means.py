@@ -12,7 +12,7 @@ from torch.nn.functional import embedding_bag
 
 from torch_recmetrics.core.kernels.lists import amounts_by_group
 from torch_recmetrics.core.kernels.runtime import usable
-from torch_recmetrics.core.ranking.ranking import Cutoffs, Ranking, RankingStats
+from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import running_sum
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
@@ -144,8 +144,7 @@ class ListMeans(UserMeans):
     def n_items(self) -> int | None:
         return self.data_words.get("items")
 
-    def defer_rules(self, ranking: Ranking, checks: check.ValueChecks) -> None:
-        self.defer_unknown_items(ranking, checks)
+    defer_rules = UserMeans.defer_unknown_items
 
 
 class LabelledMeans(ListMeans):

@@ -147,19 +147,13 @@ class MeanTable(SumTable):
             parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
             for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
                 if metric.keeps_values:
-                    values.append(value_of_users(metric, own, of_users, of_users[:, 0] * weights))
+                    users = torch.where(of_users > 0, own / of_users, float("nan"))
+                    values.append(metric.value_of_users(users, of_users[:, 0] * weights))
                 else:
                     values.append(metric.value_of((weights @ own) / (weights @ of_users)))
             found.append(torch.cat(values))
         several = (self.counted(numbers).sum(0) > 1).tolist()
         return list(map(Resamples, torch.stack(found, 1), several))
-
-
-def value_of_users(metric: Any, numerators: Tensor, denominators: Tensor, weights: Tensor) -> Tensor:
-    """(C,): what the values of users come to, of (U, C) weight times value and what it is divided by."""
-    values = torch.where(denominators > 0, numerators / denominators, float("nan"))
-    found: Tensor = metric.value_of_users(values, weights)
-    return found
 
 
 def columns_of(evaluator: Any, values: Any) -> tuple[Tensor, Tensor]:
