@@ -175,8 +175,9 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int) -> Prepa
 
 
 def whole_pieces(n_items: int) -> int:
-    """The number of items, rounded up to whole pieces."""
-    return -(-n_items // thresholds.PIECE) * thresholds.PIECE
+    """The number of items, rounded up to whole pieces, or to whole blocks where they are fewer than a piece has."""
+    step = thresholds.PIECE if n_items > thresholds.PIECE else thresholds.ITEM_BLOCK
+    return -(-n_items // step) * step
 
 
 def rounds_factors() -> bool:

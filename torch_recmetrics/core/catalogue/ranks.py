@@ -49,7 +49,7 @@ def catalogue_ranks(
 def counts_in(chunk: ScoreChunk, pairs: PairScores, target_scores: Tensor, ids: Tensor) -> Tensor:
     """(3, B, R) int64: the same of the items of a chunk."""
     n_users, n_targets = target_scores.shape
-    width = thresholds.PIECE
+    width = min(thresholds.PIECE, chunk.scores.shape[1])
     scores = chunk.scores.reshape(-1, width)  # in pieces, of which few hold a score that decides nothing
     n_pieces = scores.shape[0] // n_users
     low, high = (bound.repeat_interleave(n_pieces, 0) for bound in chunk.coarse_range(target_scores))
