@@ -1,5 +1,7 @@
 """Loops over the scores of each user: ranks of given items, with a cutoff and without one, and the K best.
 
+The last loop finds the best of a catalogue: its scores are coarse, and those that may be among the best are made anew.
+
 Letters: B users, N items, T items asked about, K cutoff. Every loop gets the scores as one tuple, `rows`: (values,
 bits, kind, stride, mask, mask_stride, seen_ids, n_items). Where `kind` is 0, the scores are `values`; where it is
 BFLOAT16 or FLOAT16, each of `bits` holds the 16 bits of a score, and `values` is empty. A row begins every `stride`
