@@ -13,6 +13,7 @@ from fixtures.hidden_scores import INF, NAN, hidden_scores, matrix, plainly
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from torch_recmetrics.core.catalogue.topk import BITS
 from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 
@@ -256,11 +257,11 @@ def test_a_few_better_ones_stand_behind_many_that_tie_with_the_last(n_items: int
 
 
 @pytest.mark.parametrize("k", [1, 5, 300])
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", ["product", "cosine", "bias"])
-def test_the_best_pairs_whatever_coarse_scores_say_within_their_error(kind: str, wide: bool, k: int) -> None:
+def test_the_best_pairs_whatever_coarse_scores_say_within_their_error(kind: str, dtype: torch.dtype, k: int) -> None:
     g = np.random.default_rng(k)
-    n_users, n_items, chunk, margin, rounding = 3, 1500, 700, 0.3, 0.1
+    n_users, n_items, chunk, margin, rounding = 70, 1500, 700, 0.3, 0.1
     users, items = g.integers(-3, 4, (n_users, 5)) / 4, g.integers(-3, 4, (n_items, 5)) / 4
     users[0] = 0  # all items tie
     bias = g.integers(-2, 3, n_items) / 2 if kind == "bias" else np.empty(0)
@@ -271,11 +272,11 @@ def test_the_best_pairs_whatever_coarse_scores_say_within_their_error(kind: str,
         both = lengths[:, None] * np.sqrt((items**2).sum(1))
         exact = np.divide(exact, both, out=np.zeros_like(exact), where=both > 0)
     error = margin + rounding * np.abs(exact)
-    coarse = exact + np.where(g.random(exact.shape) < 0.5, -1, 1) * error * 0.999  # as wrong as they may be
+    as_wrong = 0.9 if dtype == torch.bfloat16 else 0.999  # as they may be, and what rounding to the dtype adds
+    coarse = exact + np.where(g.random(exact.shape) < 0.5, -1, 1) * error * as_wrong
     hidden = g.random(exact.shape) < 0.2
     coarse[hidden] = -INF
 
-    dtype = np.float64 if wide else np.float32
     best = (
         np.empty((n_users, k + 40)),
         np.empty((n_users, k + 40), np.int64),
@@ -284,9 +285,13 @@ def test_the_best_pairs_whatever_coarse_scores_say_within_their_error(kind: str,
     )
     for first in range(0, n_items, chunk):
         part = slice(first, first + chunk)
-        rows = ScoreMatrix(torch.from_numpy(coarse[:, part].astype(dtype))).rows()
-        pairs = users, items[part].astype(dtype), lengths, bias[part]
-        score_rows.best_pairs(0, n_users, rows, np.full(n_users, margin), rounding, first, pairs, 1e-150, k, best)
+        by_item = torch.from_numpy(coarse[:, part]).T.to(dtype).contiguous().view(BITS[dtype]).numpy()
+        numbers = torch.empty(n_users, dtype=torch.promote_types(dtype, torch.float32))
+        least = numbers.numpy(), numbers.view(BITS[numbers.dtype]).numpy(), np.empty_like(by_item[0])
+        tables = users, items[part].astype(numbers.numpy().dtype), lengths, bias[part]
+        for block in range(2):
+            given = by_item, np.full(n_users, margin), rounding, least, first, tables, 1e-150, k, best
+            score_rows.best_pairs(block, block + 1, *given)
     for row in range(n_users):
         shown = [i for i in range(n_items) if not hidden[row, i]]
         expected = sorted(shown, key=lambda i: (-exact[row, i], i))[:k]

@@ -81,6 +81,8 @@ def approx_scores(
     dtype: torch.dtype,
     chunk_size: int,
     mask: Tensor | None = None,
+    *,
+    by_item: bool = False,
 ) -> Iterator[ScoreChunk]:
     """The coarse scores of all pairs, one chunk of items at a time in one buffer.
 
@@ -90,6 +92,7 @@ def approx_scores(
         dtype: of the scores; chunks with very large numbers are in float64.
         chunk_size: how many items a chunk has.
         mask: (B, N) bool, True = may be found.
+        by_item: in memory the scores of an item stand beside each other, not those of a user.
     """
     chunk_size = max(1, min(chunk_size, pairs.n_items))
     seen = None
@@ -106,7 +109,7 @@ def approx_scores(
         largest = max(longest_item, bias, largest_user, longest_item * largest_user + bias)
         wide = accumulator_dtype(pairs.items.device) if largest > LARGEST_IN_FLOAT32 else dtype
         if wide not in of_dtype:
-            of_dtype[wide] = prepared_users(pairs, wide, whole_pieces(chunk_size))
+            of_dtype[wide] = prepared_users(pairs, wide, whole_pieces(chunk_size), by_item=by_item)
         users = of_dtype[wide]
         scores = users.buffer[:, : whole_pieces(len(rows))]
         write_scores(scores[:, : len(rows)], pairs, part, users.vectors, seen, mask)
@@ -145,7 +148,7 @@ def write_scores(
         scores.masked_fill_(~mask[:, part], float("-inf"))
 
 
-def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int) -> PreparedUsers:
+def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int, *, by_item: bool) -> PreparedUsers:
     """The users in this dtype, with a buffer for so many items and the proven error of their scores.
 
     A sum of d products in any order, fused or not, of factors that were rounded to the dtype, is off by at most
@@ -170,7 +173,7 @@ def prepared_users(pairs: PairScores, dtype: torch.dtype, n_items: int) -> Prepa
         per_length = per_length + 1.001 * (lost + of_items * (lengths + lost))
     # Factors and products below `tiny` may become 0; a user of zeros has none to lose.
     smallest = info.tiny * pairs.width * (pairs.user_norms > 0)
-    buffer = users.new_empty(pairs.n_users, n_items)
+    buffer = users.new_empty(n_items, pairs.n_users).T if by_item else users.new_empty(pairs.n_users, n_items)
     return PreparedUsers(users, buffer, per_length + smallest, smallest * (1 + lengths), error, rounding)
 
 

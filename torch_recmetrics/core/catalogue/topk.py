@@ -15,11 +15,12 @@ from torch_recmetrics.core.catalogue.approx_scores import ScoreChunk, approx_sco
 from torch_recmetrics.core.catalogue.pair_scores import SMALLEST, PairScores, directed_lengths
 from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
-from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact, is_sync_free
 from torch_recmetrics.core.tensors.segments import order_by
+
+BITS = {torch.bfloat16: torch.int16, torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 def topk_items(
@@ -50,7 +51,7 @@ def topk_items(
         size = chunk_size or whole_pieces(max(1, numbers // (batch.n_users + batch.width)))
         seen, shown = (None if hides is None else hides[part] for hides in (seen_ids, mask))
         best = kind(batch, depth)
-        for chunk in approx_scores(batch, seen, dtype, size, shown):
+        for chunk in approx_scores(batch, seen, dtype, size, shown, by_item=kind is CompiledBest):
             best.add(chunk)
             if progress is not None:
                 progress(batch.n_users * chunk.n_items)
@@ -59,7 +60,7 @@ def topk_items(
 
 
 class CompiledBest:
-    """The k best items of each user so far, by a compiled loop: one user after the other, item by item."""
+    """The k best items of each user so far, by a compiled loop."""
 
     def __init__(self, pairs: PairScores, k: int) -> None:
         self.pairs, self.k = pairs, k
@@ -77,11 +78,14 @@ class CompiledBest:
         items = pairs.items[part]
         items = (items if items.dtype.itemsize >= 4 else items.float()).contiguous()
         bias = self.kth[:0] if pairs.bias is None else exact(pairs.bias[part]).contiguous()
+        coarse = chunk.scores.T.view(BITS[chunk.scores.dtype])
+        numbers = torch.empty(pairs.n_users, dtype=torch.promote_types(chunk.scores.dtype, torch.float32))
+        least = tuple(t.numpy() for t in (numbers, numbers.view(BITS[numbers.dtype]), torch.empty_like(coarse[0])))
         tables = tuple(t.numpy() for t in (self.users, items, self.lengths, bias))
         best = tuple(t.numpy() for t in (self.scores, self.ids, self.n_best, self.kth))
-        coarse = ScoreMatrix(chunk.scores[:, : chunk.n_items]).rows(), chunk.margin.numpy(), float(chunk.rounding)
-        given = *coarse, chunk.first, tables, SMALLEST, self.k, best
-        over_rows(score_rows.best_pairs, pairs.n_users, *given, work=pairs.n_users * chunk.n_items)
+        given = coarse.numpy(), chunk.margin.numpy(), float(chunk.rounding), least, chunk.first, tables, SMALLEST
+        n_blocks = -(-pairs.n_users // score_rows.USERS)
+        over_rows(score_rows.best_pairs, n_blocks, *given, self.k, best, work=chunk.scores.numel())
 
     def in_order(self) -> tuple[Tensor, Tensor]:
         """(B, k) falling scores, and (B, k) ids, of equal scores rising ones."""

@@ -26,6 +26,9 @@ NARROW, WIDE = 64, 512  # columns of a block
 LANES = 32  # numbers that a vectorised loop works on at once; what is left over is done one by one
 FEW = 4  # items; where there are more, most are ruled out by maxima, which are fewer than scores
 FIRST = 4096  # scores of which maxima are taken, those of the first items: they stay in the cache of a core
+ITEMS = 4  # of a catalogue that are looked at together
+USERS = 64  # of a thread: with fewer it reads parts of lines of the cache
+PAIRS = 256  # that are scored together: a call for each would take longer than its score
 HAS_NAN, HAS_TIES = 1, 2  # bits of the flags of a row
 FAR = 1 << 30  # how many items stand above one that is not in the list
 INF = np.float32(np.inf)
@@ -547,7 +550,66 @@ def best(
             n_kth[row] = n_equal[0]
 
 
-# -- the best of pairs of a user and an item --------------------------------------------------------------------------
+# -- the best of a catalogue ------------------------------------------------------------------------------------------
+
+
+@compiled
+def order_key(bits: int, most: int) -> Any:
+    """An integer in the order of the numbers that have these bits; `most` is the largest of its dtype."""
+    return bits if bits >= 0 else bits ^ most
+
+
+@compiled
+def set_least(user: int, kth: float, margin: float, rounding: float, least: tuple[Array, Array, Array]) -> None:
+    """Write the key of the least coarse score that an item above the k-th may have; it is above that of -inf."""
+    numbers, bits, keys = least
+    bound = kth - (margin + rounding * abs(kth)) if kth > -np.inf else kth
+    numbers[user] = bound
+    if numbers[user] > bound:
+        numbers[user] = np.nextafter(numbers[user], numbers.dtype.type(-np.inf))
+    numbers[user] = max(numbers[user], np.finfo(numbers.dtype).min)
+    # The first bits of a key are the key of a shorter number that is no higher.
+    keys[user] = order_key(bits[user], np.iinfo(bits.dtype).max) >> (8 * (bits.itemsize - keys.itemsize))
+
+
+@compiled
+def pick_pairs(
+    coarse: Array, first: int, first_row: int, last_row: int, least: Array, users: Array, items: Array
+) -> Any:
+    """Write pairs of some users whose key is not below that of the user; how many, and the item to go on at.
+
+    Args:
+        coarse: (N, B): see :func:`best_pairs`.
+        first: the item to begin at.
+        least: (B,) keys.
+        users: room for PAIRS and ITEMS for each of the users, and for one more, which is written but does not count.
+        items: the same.
+    """
+    flat, stride, of = coarse.reshape(-1), np.uint64(coarse.shape[1]), coarse.dtype.type
+    n_users, keys, most = np.uint64(last_row - first_row), least[first_row:last_row], of(np.iinfo(coarse.dtype).max)
+    flags, flagged = np.empty(n_users, np.bool_), np.empty(n_users, np.int64)
+    n, item = np.int64(0), np.int64(first)
+    while item < coarse.shape[0] and n < PAIRS:
+        start, any_flag = np.uint64(item) * stride + np.uint64(first_row), of(0)
+        second, third, last = start + stride, start + stride + stride, start + stride + stride + stride
+        for i in range(n_users):
+            a, b = of(order_key(flat[start + i], most)), of(order_key(flat[second + i], most))
+            c, d = of(order_key(flat[third + i], most)), of(order_key(flat[last + i], most))
+            a, c = a if a > b else b, c if c > d else d
+            flag = (a if a > c else c) >= keys[i]
+            flags[i], any_flag = flag, of(any_flag | flag)
+        if any_flag:
+            n_flagged = np.int64(0)
+            for i in range(n_users):
+                flagged[n_flagged] = i
+                n_flagged += flags[i]
+            for place in range(n_flagged):
+                user = flagged[place]
+                for column in range(item, item + ITEMS):
+                    users[n], items[n] = first_row + user, column
+                    n += of(order_key(coarse[column, first_row + user], most)) >= keys[user]
+        item += ITEMS
+    return n, item
 
 
 @compiled
@@ -565,25 +627,25 @@ def halved_sum(terms: Array, n: int) -> Any:
 
 @compiled
 def score_pairs(
-    user: int,
-    columns: Array,
+    users: Array,
+    items: Array,
     n: int,
-    pairs: tuple[Array, Array, Array, Array],
+    tables: tuple[Array, Array, Array, Array],
     least_length: float,
-    terms: Array,
     scores: Array,
 ) -> None:
-    """Write the exact scores of a user and n items: see :func:`best_pairs`."""
-    users, items, lengths, bias = pairs
-    width = np.int64(users.shape[1])
+    """Write the exact scores of n pairs of a user and an item: see :func:`best_pairs`."""
+    user_rows, item_rows, lengths, bias = tables
+    width = np.int64(user_rows.shape[1])
+    terms = np.empty(width)
     for place in range(n):
-        item = columns[place]
+        user, item = users[place], items[place]
         for i in range(np.uint64(width)):
-            terms[i] = users[user, i] * items[item, i]
+            terms[i] = user_rows[user, i] * item_rows[item, i]
         score = halved_sum(terms, width)
         if lengths.shape[0]:
             for i in range(np.uint64(width)):
-                terms[i] = np.float64(items[item, i]) * items[item, i]
+                terms[i] = np.float64(item_rows[item, i]) * item_rows[item, i]
             length = np.sqrt(halved_sum(terms, width))
             both = lengths[user] * length if length >= least_length else 0.0
             score = score / both if both > 0 else 0.0
@@ -591,22 +653,15 @@ def score_pairs(
 
 
 @compiled
-def least_coarse(kth: float, margin: float, rounding: float, values: Array) -> Any:
-    """The least coarse score of an item whose exact one is the k-th or higher; above that of hidden items."""
-    bound = kth - (margin + rounding * abs(kth)) if kth > -np.inf else kth
-    least = values.dtype.type(bound)
-    return max(np.nextafter(least, -INF) if least > bound else least, np.nextafter(values.dtype.type(-np.inf), INF))
-
-
-@compiled
 def best_pairs(
-    first_row: int,
-    last_row: int,
-    rows: tuple[Any, ...],
+    first_block: int,
+    last_block: int,
+    coarse: Array,
     margin: Array,
     rounding: float,
+    least: tuple[Array, Array, Array],
     first_item: int,
-    pairs: tuple[Array, Array, Array, Array],
+    tables: tuple[Array, Array, Array, Array],
     least_length: float,
     k: int,
     best: tuple[Array, Array, Array, Array],
@@ -614,34 +669,37 @@ def best_pairs(
     """Add the items of a chunk to the best of each user by their exact scores; coarse ones say which to look at.
 
     Args:
-        rows: the coarse scores: an exact one is at most ``margin + rounding * its size`` from its own.
+        first_block: of USERS users each.
+        last_block: before this one the loop ends.
+        coarse: (N, B) the bits of coarse scores; N is a multiple of ITEMS. An exact score is at most ``margin +
+            rounding * its size`` from its own; -inf hides an item.
         margin: (B,) float64.
+        least: room for (B,) numbers, float64 where the scores are, else float32, for the same memory as integers, and
+            for (B,) keys of the dtype of `coarse`.
         first_item: the id of the first item of the chunk; the best so far have lower ones.
-        pairs: (B, d) users and their (B,) lengths for the cosine, (0,) for the product, float64; (N, d) items of the
+        tables: (B, d) users and their (B,) lengths for the cosine, (0,) for the product, float64; (N, d) items of the
             chunk, and their (N,) bias, float64, (0,) for none. In the order users, items, lengths, bias.
         least_length: an item that is shorter has no direction.
         k: above 0.
         best: (B, more than k) scores, float64, and ids, of which the first (B,) `n_best` count, by rising id; and (B,)
             what the score of another one must exceed.
     """
-    n_items, (best_scores, best_ids, n_best, kth) = rows[-1], best
-    row_bits, source, stride = source_of(rows, np.int64(0))
-    terms, work = np.empty(pairs[0].shape[1]), np.empty(best_scores.shape[1])
-    picked, columns, scores = np.empty(WIDE + 1, rows[0].dtype), np.empty(WIDE + 1, np.int32), np.empty(WIDE)
-    for row in range(first_row, last_row):
-        start, n = row * stride, n_best[row]
-        if row_bits.shape[0]:
-            load(rows, row, row_bits, source)
-        least = least_coarse(kth[row], margin[row], rounding, rows[0])
-        for first in range(0, n_items, WIDE):
-            begin, end = start + first, start + min(first + WIDE, n_items)
-            if count_not_below(source, begin, end, least):
-                n_picked = pick(source, begin, end, least, first, picked, columns, np.int64(0))
-                score_pairs(row, columns, n_picked, pairs, least_length, terms, scores)
-                for place in range(n_picked):
-                    best_scores[row, n], best_ids[row, n] = scores[place], first_item + columns[place]
-                    n += scores[place] > kth[row]
-                    if n == work.shape[0]:
-                        kth[row], n = keep_best(best_scores[row], best_ids[row], n, k, work), k
-                least = least_coarse(kth[row], margin[row], rounding, rows[0])
-        n_best[row] = n
+    best_scores, best_ids, n_best, kth = best
+    first_row, last_row = first_block * USERS, min(last_block * USERS, coarse.shape[1])
+    room = PAIRS + ITEMS * (last_row - first_row) + 1
+    users, items, scores = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    work = np.empty(best_scores.shape[1])
+    for user in range(first_row, last_row):
+        set_least(user, kth[user], margin[user], rounding, least)
+    item: Any = np.int64(0)
+    while item < coarse.shape[0]:
+        n_pairs, item = pick_pairs(coarse, item, first_row, last_row, least[2], users, items)
+        score_pairs(users, items, n_pairs, tables, least_length, scores)
+        for place in range(n_pairs):
+            user = users[place]
+            n = n_best[user]
+            best_scores[user, n], best_ids[user, n] = scores[place], first_item + items[place]
+            n_best[user] += scores[place] > kth[user]
+            if n_best[user] == work.shape[0]:
+                kth[user], n_best[user] = keep_best(best_scores[user], best_ids[user], n + 1, k, work), k
+                set_least(user, kth[user], margin[user], rounding, least)
