@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -57,24 +58,19 @@ def check_ranks(expected: Rows, ids: torch.Tensor, depth: int, made: list[Any]) 
         assert flags == score_rows.HAS_TIES * any(size > 1 for _, size in wanted)
 
 
-def full_ranks(
-    scores: ScoreMatrix, wanted: torch.Tensor, high: torch.Tensor | None = None, *, nan_matters: bool = True
-) -> list[Any]:
+def full_ranks(scores: ScoreMatrix, wanted: torch.Tensor, *, nan_matters: bool = True) -> list[Any]:
     above, equal = np.zeros((2, *wanted.shape), np.int64)
     lengths = np.full(wanted.shape[0], 99, np.int64)
     made = above, equal, lengths
-    ranges = wanted.numpy(), (wanted if high is None else high).numpy()
-    score_rows.full_ranks(0, wanted.shape[0], scores.rows(), nan_matters, *ranges, *made)
+    score_rows.full_ranks(0, wanted.shape[0], scores.rows(), nan_matters, wanted.numpy(), *made)
     return [column.tolist() for column in made]
 
 
-def check_full_ranks(expected: Rows, wanted: torch.Tensor, made: list[Any], high: torch.Tensor | None = None) -> None:
-    highs = (wanted if high is None else high).tolist()
-    for row, of_row, of_high, above, equal, length in zip(expected, wanted.tolist(), highs, *made, strict=True):
-        ordered, ranges = Sorted(row), list(zip(of_row, of_high, strict=True))
-        assert above == [ordered.above(end) if score > -INF else 0 for score, end in ranges]
-        inside = [sum(score <= value <= end for value in row) if score > -INF else 0 for score, end in ranges]
-        assert equal == inside
+def check_full_ranks(expected: Rows, wanted: torch.Tensor, made: list[Any]) -> None:
+    for row, of_row, above, equal, length in zip(expected, wanted.tolist(), *made, strict=True):
+        ordered = Sorted(row)
+        assert above == [ordered.above(score) if score > -INF else 0 for score in of_row]
+        assert equal == [row.count(score) if score > -INF else 0 for score in of_row]
         assert length == ordered.above(-INF)
 
 
@@ -103,8 +99,6 @@ def check_all(arguments: dict[str, Any], ids: torch.Tensor, depth: int) -> None:
     check_ranks(expected, ids, depth, ranks_within(scores, ids, depth, nan_matters=False))
     wanted = scores.gather(ids)
     check_full_ranks(expected, wanted, full_ranks(scores, wanted, nan_matters=False))
-    high = torch.where(wanted > 0, wanted.flip(1).maximum(wanted), wanted)
-    check_full_ranks(expected, wanted, full_ranks(scores, wanted, high, nan_matters=False), high)
     check_best(expected, depth, best(scores, depth, nan_matters=False))
 
 
@@ -256,46 +250,81 @@ def test_a_few_better_ones_stand_behind_many_that_tie_with_the_last(n_items: int
     check_all({"scores": row}, torch.arange(20).unsqueeze(0), 10)
 
 
+MARGIN, ROUNDING, CHUNK = 0.3, 0.1, 700
+
+
+class CoarseScores:
+    """Exact scores of users and items, and coarse ones, -inf for hidden items."""
+
+    def __init__(self, kind: str, n_users: int, as_wrong: float, seed: int) -> None:
+        g, n_items = np.random.default_rng(seed), 1500
+        self.users, self.items = g.integers(-3, 4, (n_users, 5)) / 4, g.integers(-3, 4, (n_items, 5)) / 4
+        self.users[0] = 0  # all items tie
+        self.bias = g.integers(-2, 3, n_items) / 2 if kind == "bias" else np.empty(0)
+        self.lengths = np.sqrt((self.users**2).sum(1)) if kind == "cosine" else np.empty(0)
+        # Quarters have no rounding: a division by the product of two lengths is the only one.
+        self.exact = self.users @ self.items.T + (self.bias if kind == "bias" else 0)
+        if kind == "cosine":
+            both = self.lengths[:, None] * np.sqrt((self.items**2).sum(1))
+            self.exact = np.divide(self.exact, both, out=np.zeros_like(self.exact), where=both > 0)
+        error = self.error_of(self.exact) * as_wrong
+        self.coarse = self.exact + np.where(g.random(error.shape) < 0.5, -1, 1) * error
+        self.hidden = g.random(error.shape) < 0.2
+        self.coarse[self.hidden] = -INF
+
+    def chunks(self, dtype: Any) -> Iterator[tuple[int, slice, tuple[Any, ...]]]:
+        """The first item of each, which items, and the tables that loops make scores of."""
+        for first in range(0, len(self.items), CHUNK):
+            part = slice(first, first + CHUNK)
+            yield first, part, (self.users, self.items[part].astype(dtype), self.lengths, self.bias[part])
+
+    def error_of(self, scores: Any) -> Any:
+        return MARGIN + ROUNDING * np.abs(scores)
+
+
 @pytest.mark.parametrize("k", [1, 5, 300])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", ["product", "cosine", "bias"])
 def test_the_best_pairs_whatever_coarse_scores_say_within_their_error(kind: str, dtype: torch.dtype, k: int) -> None:
-    g = np.random.default_rng(k)
-    n_users, n_items, chunk, margin, rounding = 70, 1500, 700, 0.3, 0.1
-    users, items = g.integers(-3, 4, (n_users, 5)) / 4, g.integers(-3, 4, (n_items, 5)) / 4
-    users[0] = 0  # all items tie
-    bias = g.integers(-2, 3, n_items) / 2 if kind == "bias" else np.empty(0)
-    lengths = np.sqrt((users**2).sum(1)) if kind == "cosine" else np.empty(0)
-    # Quarters have no rounding: a division by the product of two lengths is the only one.
-    exact = users @ items.T + (bias if kind == "bias" else 0)
-    if kind == "cosine":
-        both = lengths[:, None] * np.sqrt((items**2).sum(1))
-        exact = np.divide(exact, both, out=np.zeros_like(exact), where=both > 0)
-    error = margin + rounding * np.abs(exact)
-    as_wrong = 0.9 if dtype == torch.bfloat16 else 0.999  # as they may be, and what rounding to the dtype adds
-    coarse = exact + np.where(g.random(exact.shape) < 0.5, -1, 1) * error * as_wrong
-    hidden = g.random(exact.shape) < 0.2
-    coarse[hidden] = -INF
-
+    n_users = 70
+    data = CoarseScores(kind, n_users, 0.9 if dtype == torch.bfloat16 else 0.999, seed=k)  # rounding to bfloat16 adds
     best = (
         np.empty((n_users, k + 40)),
         np.empty((n_users, k + 40), np.int64),
         np.zeros(n_users, np.int64),
         np.full(n_users, -INF),
     )
-    for first in range(0, n_items, chunk):
-        part = slice(first, first + chunk)
-        by_item = torch.from_numpy(coarse[:, part]).T.to(dtype).contiguous().view(BITS[dtype]).numpy()
-        numbers = torch.empty(n_users, dtype=torch.promote_types(dtype, torch.float32))
+    numbers = torch.empty(n_users, dtype=torch.promote_types(dtype, torch.float32))
+    for first, part, tables in data.chunks(numbers.numpy().dtype):
+        by_item = torch.from_numpy(data.coarse[:, part]).T.to(dtype).contiguous().view(BITS[dtype]).numpy()
         least = numbers.numpy(), numbers.view(BITS[numbers.dtype]).numpy(), np.empty_like(by_item[0])
-        tables = users, items[part].astype(numbers.numpy().dtype), lengths, bias[part]
         for block in range(2):
-            given = by_item, np.full(n_users, margin), rounding, least, first, tables, 1e-150, k, best
+            given = by_item, np.full(n_users, MARGIN), ROUNDING, least, first, tables, 1e-150, k, best
             score_rows.best_pairs(block, block + 1, *given)
-    for row in range(n_users):
-        shown = [i for i in range(n_items) if not hidden[row, i]]
-        expected = sorted(shown, key=lambda i: (-exact[row, i], i))[:k]
+    for row, exact in enumerate(data.exact):
+        shown = np.flatnonzero(~data.hidden[row])
+        expected = sorted(shown.tolist(), key=lambda i: (-exact[i], i))[:k]
         found = list(zip(best[0][row], best[1][row], strict=True))[: best[2][row]]
         found = sorted(found, key=lambda pair: (-pair[0], pair[1]))[:k]
         assert [i for _, i in found] == expected
-        assert [s for s, _ in found] == exact[row, expected].tolist()
+        assert [s for s, _ in found] == exact[expected].tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["product", "cosine", "bias"])
+def test_pairs_are_counted_whatever_coarse_scores_say_within_their_error(kind: str, dtype: Any) -> None:
+    n_users, n_targets = 5, 4
+    data = CoarseScores(kind, n_users, 0.999, seed=9)
+    ids = np.random.default_rng(0).integers(0, data.exact.shape[1], (n_users, n_targets))
+    targets = np.take_along_axis(data.exact, ids, 1)
+    error = data.error_of(targets)
+    counts = np.zeros((3, n_users, n_targets), np.int64)
+    for first, part, tables in data.chunks(dtype):
+        rows = ScoreMatrix(torch.from_numpy(data.coarse[:, part].astype(dtype))).rows()
+        bounds = (targets - error).astype(dtype), (targets + error).astype(dtype)
+        score_rows.count_pairs(0, n_users, rows, *bounds, first, tables, 1e-150, targets, ids, counts)
+    for user, row in enumerate(data.exact):
+        shown = ~data.hidden[user]
+        for place, (target, item) in enumerate(zip(targets[user], ids[user], strict=True)):
+            same = shown & (row == target)
+            assert counts[:, user, place].tolist() == [(shown & (row > target)).sum(), same.sum(), same[:item].sum()]

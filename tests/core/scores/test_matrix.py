@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from torch_recmetrics import functional, ranking_metrics
 from torch_recmetrics.core.kernels import runtime
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
-from torch_recmetrics.core.scores.ranks import full_ranks, range_counts
+from torch_recmetrics.core.scores.ranks import full_ranks, plain_counts
 from torch_recmetrics.core.scores.topk import count_equal, in_input_order, topk_scores
 from torch_recmetrics.core.tensors import thresholds
 
@@ -139,7 +139,7 @@ def test_counts_are_counts(arguments: dict[str, Any], limit: int, way: str) -> N
         patch.setattr(thresholds, "LOOPED_TARGETS", limit)
         above, equal, lengths = full_ranks(scores, wanted)
         low, high = wanted.clamp(min=-9), wanted.flip(1).maximum(wanted).clamp(min=-9)
-        above_high, inside = range_counts(torch.tensor(expected, dtype=wanted.dtype), low, high)
+        above_high, inside = plain_counts(torch.tensor(expected, dtype=wanted.dtype), low, high)
     for user, row in enumerate(expected):
         assert lengths[user] == sum(value > -INF for value in row)
         for column, score in enumerate(wanted[user].double().tolist()):

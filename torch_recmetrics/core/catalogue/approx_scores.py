@@ -42,6 +42,11 @@ class ScoreChunk:
     margin: Tensor  # (B,)
     rounding: float
 
+    @property
+    def items(self) -> slice:
+        """Which items."""
+        return slice(self.first, self.first + self.n_items)
+
     def lower_bound(self, scores: Tensor) -> Tensor:
         """(B, n) what the exact scores are at least, of pairs with these coarse ones; or the other way round."""
         wide = exact(scores)

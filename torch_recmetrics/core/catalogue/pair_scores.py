@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,7 +60,19 @@ class PairScores:
 
     @cached_property
     def _exact_users(self) -> Tensor:
-        return exact(self.users)
+        return exact(self.users).contiguous()
+
+    @cached_property
+    def _user_lengths(self) -> Tensor:
+        """(B,) for the cosine, (0,) for the product."""
+        return directed_lengths(self._exact_users if self.cosine else self._exact_users[:0])
+
+    def tables(self, items: slice) -> tuple[Any, ...]:
+        """What compiled loops make scores of: users, some of the items, lengths of users, bias of the items or (0,)."""
+        rows = self.items[items]
+        rows = (rows if rows.dtype.itemsize >= 4 else rows.float()).contiguous()
+        bias = self.user_norms[:0] if self.bias is None else exact(self.bias[items]).contiguous()
+        return tuple(t.numpy() for t in (self._exact_users, rows, self._user_lengths, bias))
 
     def pair_scores(self, users: Tensor, items: Tensor) -> Tensor:
         """(P,) float64 scores of pairs of a user and an item, by their rows."""

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.catalogue.approx_scores import ScoreChunk, approx_scores, bfloat16_is_native, whole_pieces
-from torch_recmetrics.core.catalogue.pair_scores import SMALLEST, PairScores, directed_lengths
+from torch_recmetrics.core.catalogue.pair_scores import SMALLEST, PairScores
 from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, step_elements, steps
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact, is_sync_free
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, is_sync_free
 from torch_recmetrics.core.tensors.segments import order_by
 
 BITS = {torch.bfloat16: torch.int16, torch.float32: torch.int32, torch.float64: torch.int64}
@@ -69,22 +69,16 @@ class CompiledBest:
         self.scores = torch.empty_like(self.ids, dtype=torch.float64)
         self.n_best = torch.zeros(pairs.n_users, dtype=torch.int64)
         self.kth = torch.full((pairs.n_users,), float("-inf"), dtype=torch.float64)
-        self.users = exact(pairs.users).contiguous()
-        self.lengths = directed_lengths(self.users) if pairs.cosine else self.kth[:0]
 
     def add(self, chunk: ScoreChunk) -> None:
         """Look among the items of a chunk, whose ids are higher."""
-        pairs, part = self.pairs, slice(chunk.first, chunk.first + chunk.n_items)
-        items = pairs.items[part]
-        items = (items if items.dtype.itemsize >= 4 else items.float()).contiguous()
-        bias = self.kth[:0] if pairs.bias is None else exact(pairs.bias[part]).contiguous()
-        coarse = chunk.scores.T.view(BITS[chunk.scores.dtype])
-        numbers = torch.empty(pairs.n_users, dtype=torch.promote_types(chunk.scores.dtype, torch.float32))
+        n_users, dtype = self.pairs.n_users, chunk.scores.dtype
+        coarse = chunk.scores.T.view(BITS[dtype])
+        numbers = torch.empty(n_users, dtype=torch.promote_types(dtype, torch.float32))
         least = tuple(t.numpy() for t in (numbers, numbers.view(BITS[numbers.dtype]), torch.empty_like(coarse[0])))
-        tables = tuple(t.numpy() for t in (self.users, items, self.lengths, bias))
         best = tuple(t.numpy() for t in (self.scores, self.ids, self.n_best, self.kth))
+        tables, n_blocks = self.pairs.tables(chunk.items), -(-n_users // score_rows.USERS)
         given = coarse.numpy(), chunk.margin.numpy(), float(chunk.rounding), least, chunk.first, tables, SMALLEST
-        n_blocks = -(-pairs.n_users // score_rows.USERS)
         over_rows(score_rows.best_pairs, n_blocks, *given, self.k, best, work=chunk.scores.numel())
 
     def in_order(self) -> tuple[Tensor, Tensor]:

@@ -366,23 +366,22 @@ def full_ranks(
     last_row: int,
     rows: tuple[Any, ...],
     nan_matters: bool,
-    low: Array,
-    high: Array,
+    wanted: Array,
     above: Array,
     equal: Array,
     lengths: Array,
 ) -> None:
-    """How many scores of its row are higher than each of some ranges, and how many are in it.
+    """How many scores of its row are higher than each that is wanted, and how many are equal.
 
     Args:
         nan_matters: whether rows with NaN must be told; else NaN is like -inf.
-        low, high: (B, T) the first and the last score of each; nothing is counted for a `low` of -inf.
+        wanted: (B, T) nothing is counted for -inf.
         above, equal: (B, T) int64, zeros.
         lengths: (B,) int64: how many scores are above -inf; -1 where the row has a NaN.
     """
-    values, n_items, n_wanted = rows[0], rows[-1], low.shape[1]
+    n_items, n_wanted = rows[-1], wanted.shape[1]
     row_bits, source, stride = source_of(rows, np.int64(0))
-    lows, highs = np.empty(n_wanted + 1, values.dtype), np.empty(n_wanted + 1, values.dtype)
+    levels = np.empty(n_wanted + 1, rows[0].dtype)
     columns = np.empty(n_wanted, np.int32)
     n_above, n_equal = np.empty(n_wanted + 1, np.int32), np.empty(n_wanted + 1, np.int32)
     for row in range(first_row, last_row):
@@ -391,15 +390,15 @@ def full_ranks(
             load(rows, row, row_bits, source)
         n = np.int64(0)
         for column in range(n_wanted):
-            if low[row, column] > -INF:
-                lows[n], highs[n], columns[n] = low[row, column], high[row, column], column
+            if wanted[row, column] > -INF:
+                levels[n], columns[n] = wanted[row, column], column
                 n += 1
-        lows[n] = highs[n] = -INF  # whatever is neither above it nor equal is NaN
+        levels[n] = -INF  # whatever is neither above it nor equal is NaN
         n_above[: n + 1] = 0
         n_equal[: n + 1] = 0
         for begin in range(start, start + n_items, WIDE):
             end = min(begin + WIDE, start + n_items)
-            count_levels(source, begin, end, lows, highs, n + 1, n_above, n_equal)
+            count_levels(source, begin, end, levels, levels, n + 1, n_above, n_equal)
         for i in range(n):
             above[row, columns[i]], equal[row, columns[i]] = n_above[i], n_equal[i]
         lengths[row] = -1 if nan_matters and n_above[n] + n_equal[n] != n_items else n_above[n]
@@ -703,3 +702,67 @@ def best_pairs(
             if n_best[user] == work.shape[0]:
                 kth[user], n_best[user] = keep_best(best_scores[user], best_ids[user], n + 1, k, work), k
                 set_least(user, kth[user], margin[user], rounding, least)
+
+
+@compiled
+def pick_inside(scores: Array, begin: int, end: int, least: float, most: float, column: int, columns: Array) -> Any:
+    """Write the columns of the scores from `least` to `most`; how many there are."""
+    n = np.int64(0)
+    for left in range(begin, end, NARROW):
+        right, count = min(left + NARROW, end), np.int32(0)
+        for i in range(np.uint64(left), np.uint64(right)):
+            count = np.int32(count + (least <= scores[i] <= most))
+        if count:
+            for i in range(np.uint64(left), np.uint64(right)):
+                columns[n] = column + np.int64(i) - begin
+                n += least <= scores[i] <= most
+    return n
+
+
+@compiled
+def count_pairs(
+    first_row: int,
+    last_row: int,
+    rows: tuple[Any, ...],
+    low: Array,
+    high: Array,
+    first_item: int,
+    tables: tuple[Array, Array, Array, Array],
+    least_length: float,
+    targets: Array,
+    ids: Array,
+    counts: Array,
+) -> None:
+    """Add how many items of a chunk stand above, beside and before some of each user, by their exact scores.
+
+    Args:
+        rows: coarse scores.
+        low, high: (B, T) the least and the highest coarse score of an item that has the exact one of a target.
+        first_item: the id of the first item of the chunk.
+        tables: see :func:`best_pairs`.
+        least_length: the same.
+        targets: (B, T) float64, exact scores.
+        ids: (B, T) the ids of the items that have them.
+        counts: (3, B, T) int64: the items with a higher score, with an equal one, and of these with a lower id.
+    """
+    n_items, n_targets = rows[-1], targets.shape[1]
+    _row_bits, source, stride = source_of(rows, np.int64(0))
+    users, items, exact = np.empty(WIDE, np.int64), np.empty(WIDE + 1, np.int64), np.empty(WIDE)
+    above, inside = np.empty(n_targets, np.int32), np.empty(n_targets, np.int32)
+    for row in range(first_row, last_row):
+        users[:] = row
+        for first in range(0, n_items, WIDE):
+            above[:] = 0
+            inside[:] = 0
+            begin, end = row * stride + first, row * stride + min(first + WIDE, n_items)
+            count_levels(source, begin, end, low[row], high[row], n_targets, above, inside)
+            for place in range(n_targets):
+                counts[0, row, place] += above[place]
+                if inside[place]:
+                    n = pick_inside(source, begin, end, low[row, place], high[row, place], first, items)
+                    score_pairs(users, items, n, tables, least_length, exact)
+                    for i in range(n):
+                        counts[0, row, place] += exact[i] > targets[row, place]
+                        if exact[i] == targets[row, place]:
+                            counts[1, row, place] += 1
+                            counts[2, row, place] += first_item + items[i] < ids[row, place]

@@ -94,30 +94,13 @@ def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Ten
         has a NaN.
     """
     if scores.compiled and wanted.shape[1] <= thresholds.LOOPED_TARGETS:
-        return _looped_ranks(scores, wanted, wanted)
+        above, equal = wanted.new_zeros((2, *wanted.shape), dtype=torch.int64)
+        lengths = wanted.new_empty(scores.n_users, dtype=torch.int64)
+        made = (column.numpy() for column in (wanted.contiguous(), above, equal, lengths))
+        work = scores.n_users * scores.n_items * (1 + wanted.shape[1])
+        over_rows(score_rows.full_ranks, scores.n_users, scores.rows(), not scores.nan_hidden, *made, work=work)
+        return above, equal, lengths
     above, equal, lengths = scores.over_tiles(lambda rows, values: plain_ranks(values, wanted[rows]))
-    return above, equal, lengths
-
-
-def range_counts(values: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, R) int64 how many of (B, N) scores are above each of R ranges of their row, and how many are in it.
-
-    The ranges go from (B, R) `low` to `high`, both above -inf; no score is NaN.
-    """
-    scores = ScoreMatrix(values)
-    if scores.compiled and low.shape[1] <= thresholds.LOOPED_TARGETS:
-        return _looped_ranks(scores, low, high)[:2]
-    return plain_counts(values, low, high)
-
-
-def _looped_ranks(scores: ScoreMatrix, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`range_counts` gives, and the lengths of :func:`full_ranks`, by a compiled loop."""
-    n_users, n_wanted = low.shape
-    above, equal = low.new_zeros((2, n_users, n_wanted), dtype=torch.int64)
-    lengths = low.new_empty(n_users, dtype=torch.int64)
-    made = (column.numpy() for column in (low.contiguous(), high.contiguous(), above, equal, lengths))
-    given = scores.rows(), not scores.nan_hidden, *made
-    over_rows(score_rows.full_ranks, n_users, *given, work=n_users * scores.n_items * (1 + n_wanted))
     return above, equal, lengths
 
 
@@ -132,7 +115,10 @@ def plain_ranks(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def plain_counts(values: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`range_counts` in torch."""
+    """(B, R) int64 how many of (B, N) scores are above each of R ranges of their row, and how many are in it.
+
+    The ranges go from (B, R) `low` to `high`, both above -inf; no score is NaN.
+    """
     n_items = values.shape[1]
     if low.shape[1] <= thresholds.COUNTED_TARGETS:
         # Torch adds numbers five times as fast as bools.
