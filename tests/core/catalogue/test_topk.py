@@ -20,6 +20,7 @@ from torch_recmetrics.core.catalogue import approx_scores as scan
 from torch_recmetrics.core.catalogue import pair_scores as embeddings
 from torch_recmetrics.core.catalogue import topk as search
 from torch_recmetrics.core.catalogue.pair_scores import rounded_sqrt
+from torch_recmetrics.core.kernels import score_rows
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import thresholds
 
@@ -431,3 +432,7 @@ def test_point_21_integers_of_numpy_are_integers() -> None:
     topk_catalogue(users, items, 4, first_item=np.int64(0))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"`top_k` must be an integer >= 1, got 2\.0"):
         topk_catalogue(users, items, np.float64(2))  # type: ignore[arg-type]
+
+
+def test_chunks_hold_whole_groups_of_items_as_the_loop_reads_them() -> None:
+    assert [n for n in range(1, 2000) if scan.whole_pieces(n) % score_rows.ITEMS] == []

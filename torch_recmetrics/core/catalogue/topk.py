@@ -20,6 +20,7 @@ from torch_recmetrics.core.tensors.chunks import pair_elements, sparse_nonzero, 
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, is_sync_free
 from torch_recmetrics.core.tensors.segments import order_by
 
+# Integers of the same size, which hold the bits of these numbers.
 BITS = {torch.bfloat16: torch.int16, torch.float32: torch.int32, torch.float64: torch.int64}
 
 

@@ -1,6 +1,7 @@
 """Loops over the scores of each user: ranks of given items, with a cutoff and without one, and the K best.
 
-The last loop finds the best of a catalogue: its scores are coarse, and those that may be among the best are made anew.
+The last two loops, `best_pairs` and `count_pairs`, read a catalogue: its scores are coarse, and the pairs that they
+leave open are scored exactly.
 
 Letters: B users, N items, T items asked about, K cutoff. Every loop gets the scores as one tuple, `rows`: (values,
 bits, kind, stride, mask, mask_stride, seen_ids, n_items). Where `kind` is 0, the scores are `values`; where it is
@@ -549,7 +550,7 @@ def best(
             n_kth[row] = n_equal[0]
 
 
-# -- the best of a catalogue ------------------------------------------------------------------------------------------
+# -- a catalogue ------------------------------------------------------------------------------------------------------
 
 
 @compiled

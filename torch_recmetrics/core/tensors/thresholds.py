@@ -33,7 +33,9 @@ SERIAL_NUMBERS = 32_000  # threads of torch stall where another process holds a 
 
 # --- Catalogue search (core/catalogue): `python -m benchmarks catalogue` ---
 
-ITEM_BLOCK = 16  # items of a block whose maximum is looked at first, without compiled loops; divides PIECE
+# Items of a block whose maximum is looked at first, without compiled loops; divides PIECE. With them chunks hold whole
+# blocks too: a multiple of `ITEMS` in core/kernels/score_rows.py, which are read together.
+ITEM_BLOCK = 16
 PIECE = 512  # items that are counted together: numpy sorts so many in registers, and longer rows up to six times slower
 CHUNK_NUMBERS = 1 << 23  # in the scores and vectors of a chunk of items: what is made of them stays in the cache
 SEARCHED_USERS = 256  # of one search: with more, a matrix product is hardly faster
