@@ -1,7 +1,8 @@
 """The paired randomisation test of many users, beside NumPy's time to draw as many signs and do nothing with them.
 
 The test also finds its interval. Signs are drawn in pieces, since all of them together would not fit into memory. Then
-an epoch of NDCG@10 with its value, alone, for one slice of the users and for 100,000, and resampled.
+an epoch of NDCG@10 with its value, alone, for one slice of the users and for 100,000, and resampled; and an AUC that is
+resampled, with compiled loops and "in torch", as where Numba is not installed.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import numpy as np
 import torch
 
 from benchmarks.harness import Contestant, machine, race, table
-from torch_recmetrics import NDCG, Sliced, UserBootstrap
+from torch_recmetrics import NDCG, BinaryAUC, Sliced, UserBootstrap
 from torch_recmetrics.compare.randomization import randomization_test
+from torch_recmetrics.core.kernels.runtime import plain
 
 OURS = "randomization_test"
 SIGNS = "numpy: integers(0, 2), bool"
 PIECE = 10**7
 ONE_SLICE = "Sliced(NDCG(10), 1)"
 BATCH, ITEMS = 2048, 1000
+RESAMPLED = "UserBootstrap(BinaryAUC())"
+ROWS = 25_000  # of an update of the AUC
 
 
 def check(p: float, t: float) -> None:
@@ -82,6 +86,33 @@ def epochs(n_batches: int, n_slices: int) -> list[Contestant]:
     ]
 
 
+def areas(n_updates: int, num_replicates: int) -> list[Contestant]:
+    """The AUC of clicks, and its replicates with and without loops."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(n_updates, ROWS, generator=generator)
+    clicked = (torch.rand(scores.shape, generator=generator) < 0.1 * scores).to(torch.int64)
+
+    def run(metric: Any) -> Any:
+        for of_batch in zip(scores, clicked, strict=True):
+            metric.update(*of_batch)
+        return metric.compute()
+
+    def resampled() -> Any:
+        return run(UserBootstrap(BinaryAUC(), num_replicates=num_replicates))
+
+    def in_torch() -> Any:
+        with plain():
+            return resampled()
+
+    if resampled() != in_torch():
+        raise SystemExit(f"{RESAMPLED} is not the same without loops: nothing was timed")
+    return [
+        Contestant("BinaryAUC()", lambda: run(BinaryAUC())),
+        Contestant(RESAMPLED, resampled),
+        Contestant(f"{RESAMPLED}, in torch", in_torch),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=1_000_000)
@@ -89,6 +120,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--batches", type=int, default=100, help=f"of {BATCH:,} users, for slices and resamples")
     parser.add_argument("--slices", type=int, default=100_000)
+    parser.add_argument("--replicates", type=int, default=200, help="of the AUC")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
@@ -108,6 +140,8 @@ def main() -> None:
     print(table(race(contestants, options.rounds, warmup=0), SIGNS))
     print(f"\nAn epoch of {options.batches} batches of {BATCH:,} users x {ITEMS:,} items, and its values\n")
     print(table(race(epochs(options.batches, options.slices), options.rounds, warmup=0), ONE_SLICE))
+    print(f"\n4 updates of {ROWS:,} rows, {options.replicates:,} replicates of their AUC\n")
+    print(table(race(areas(4, options.replicates), options.rounds, warmup=0), RESAMPLED))
 
 
 if __name__ == "__main__":

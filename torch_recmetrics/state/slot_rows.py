@@ -11,10 +11,11 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.delong import auc_and_clustered_error, errors_of
 from torch_recmetrics.core.auc.pairs import group_pairs, sort_rows
+from torch_recmetrics.core.auc.resamples import replicate_areas
 from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLabels
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import moments_by
-from torch_recmetrics.core.tensors.segments import order_by, run_starts
+from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
 from torch_recmetrics.state.intervals import Resamples, Spread, spread_of
 from torch_recmetrics.state.metric import RowsOf
@@ -171,22 +172,9 @@ class AucTable(RowTable):
         return dict.fromkeys(self.members, resamples)
 
     def _areas(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """(R + 1,): the areas of all replicates from cumulative sums of the rows."""
-        order = torch.sort(keys, stable=True).indices
-        units, keys, labels, weights = units[order], keys[order], labels[order], weights[order]
-        starts = run_starts(keys)
-        score = starts.cumsum(0) - 1
-        first = starts.nonzero().squeeze(1)
-        after = torch.cat([first[1:], torch.full_like(first[:1], keys.shape[0])])
-        found = []
-        for begin, end in self.blocks(keys.shape[0]):
-            drawn = exact(self.weights(units, begin, end)) * weights.unsqueeze(1)
-            positives = torch.where(labels.unsqueeze(1), drawn, 0)
-            negatives = torch.nn.functional.pad((drawn - positives).cumsum(0), (0, 0, 1, 0))
-            # Of each row the negatives below its score, and half of those beside it.
-            middle = (negatives[first] + negatives[after]) / 2
-            found.append((positives * middle[score]).sum(0) / (positives.sum(0) * negatives[-1]))
-        return torch.cat(found).clamp(max=1)
+        """(R + 1,): the areas of all replicates, and that of the rows themselves."""
+        areas = replicate_areas(units, keys, labels, weights, self.slots.seed, self.slots.num_replicates)
+        return torch.cat([areas, self.judged_rows(keys, labels, weights).unsqueeze(0)])
 
     def _values(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(R + 1,): one replicate after the other, of other numbers than the whole area."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import resamples
+from torch_recmetrics.core.kernels.resamples import MULTIPLIERS, REACHED
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors.compact_ids import GOLDEN_MULTIPLIER
 
-# As signed numbers.
-MULTIPLIERS = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
-# Of 2^16 draws so many are 0, 1, ... 8: Poisson's shares with mean 1, rounded so that the mean is 1 (variance 1.00003).
-FREQUENCIES = (24109, 24110, 12055, 4018, 1004, 201, 33, 5, 1)
 LANES = 4  # numbers of 16 bits in a word
 
 
@@ -34,6 +33,11 @@ def seeded(keys: Tensor, seed: int) -> Tensor:
     return mixed(keys ^ mixed(torch.full_like(keys[:1], seed)))
 
 
+def steps_of(first: int, last: int, device: torch.device) -> Tensor:
+    """(W,) int64: by how much a state moves on to each of the words that hold the replicates from `first` to `last`."""
+    return torch.arange(first // LANES + 1, -(-last // LANES) + 1, device=device) * GOLDEN_MULTIPLIER
+
+
 def poisson_weights(keys: Tensor, seed: int, num_replicates: int, first: int = 0) -> Tensor:
     """(U, R - first) int8, from 0 to 8: the weight of each user in each replicate, with mean and variance 1.
 
@@ -43,15 +47,15 @@ def poisson_weights(keys: Tensor, seed: int, num_replicates: int, first: int = 0
         num_replicates: R; more of them leave the first as they are.
         first: the replicate to begin with, a multiple of 4.
     """
-    words = range(first // LANES, -(-num_replicates // LANES))
-    start = seeded(keys, seed)
-    step = torch.arange(words.start + 1, words.stop + 1, device=keys.device) * GOLDEN_MULTIPLIER
-    lanes = mixed(start.unsqueeze(1) + step).view(torch.int16)[:, : num_replicates - first]
-    weights = torch.zeros(lanes.shape, dtype=torch.int8, device=keys.device)
-    reached = -(1 << 15)
-    for frequency in FREQUENCIES[:-1]:
-        reached += frequency
-        weights += lanes >= reached
+    states, steps = seeded(keys, seed), steps_of(first, num_replicates, keys.device)
+    weights = torch.zeros((keys.shape[0], num_replicates - first), dtype=torch.int8, device=keys.device)
+    if usable(keys):
+        columns = (column.numpy() for column in (states, steps, weights))
+        over_rows(resamples.write_weights, keys.shape[0], *columns, work=weights.numel())
+        return weights
+    lanes = mixed(states.unsqueeze(1) + steps).view(torch.int16)[:, : weights.shape[1]]
+    for reached in REACHED:
+        weights += lanes >= int(reached)
     return weights
 
 
