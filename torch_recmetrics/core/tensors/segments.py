@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.tensors.devices import is_sync_free
+from torch_recmetrics.core.tensors.sorts import sort_column
+
 
 def order_by(major: Tensor, minor: Tensor, *, descending: bool = False) -> Tensor:
     """(M,) the permutation that sorts by `major`, then by `minor`, then by position; `descending` is for `minor`."""
@@ -52,6 +55,11 @@ def table(group: Tensor, place: Tensor, values: Tensor, shape: tuple[int, int], 
 
 def first_of_each(ids: Tensor) -> Tensor:
     """(M,) True at the first arrival of each id."""
+    if is_sync_free(ids.device):
+        # As a rule no id comes again, which a sort without places says in a tenth of the time.
+        ascending = sort_column(ids.clone())
+        if not bool((ascending[1:] == ascending[:-1]).any()):
+            return torch.ones_like(ids, dtype=torch.bool)
     order = torch.sort(ids, stable=True).indices
     first = torch.zeros_like(ids, dtype=torch.bool)
     first[order] = run_starts(ids[order])
