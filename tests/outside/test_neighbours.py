@@ -139,7 +139,7 @@ CHECKS = {
     "a NaN score is an error": refuses_nan,
 }
 TIMED = re.compile(r"(\d+) users × ([\d,]+) items, milliseconds ²")
-COUNTED = "numbers that are computed in this time"
+COUNTED = "how many numbers that time is for"
 
 
 def rows() -> dict[str, dict[str, str]]:

@@ -96,10 +96,10 @@ class MeanPercentileRank(RanksOfRelevant):
 
     .. math:: \text{MPR} = \frac{1}{R} \sum_{i \text{ relevant}} \frac{\text{rank}_i - 1}{L - 1}
 
-    L is the length of the user's list, with a cutoff K, of finished lists (``item_ids`` of each user) ``num_items``.
-    Lower is better, 0.5 is chance, also where all scores are equal. A relevant item that is not in the list counts 1
-    (cut off, hidden or no candidate); in finished lists it has the mean of the ranks behind the list, as in
-    :class:`MeanRank`. The only item of a list counts 0.
+    L is the length of the user's list. With a cutoff it is K, even if the list is shorter, and without one for finished
+    lists (``item_ids`` of each user) ``num_items``. Lower is better; without a cutoff 0.5 is chance, also where all
+    scores are equal. A relevant item that is not in the list counts 1 (cut off, hidden or no candidate); in finished
+    lists it has the mean of the ranks behind the list, as in :class:`MeanRank`. The only item of a list counts 0.
 
     Undefined: for users without relevant items; ``empty_target_action`` may count them as 1, the worst, or as 0, the
     best, which is warned of. Without cutoff and ``num_items`` for users whose finished list lacks a relevant item: the
@@ -137,9 +137,10 @@ class UserAUC(RanksOfRelevant):
 
     .. math:: \text{AUC} = 1 - \frac{1}{R} \sum_{i \text{ relevant}} \frac{\text{rank}_i - 1}{L - 1}
 
-    L is the length of the user's list, with a cutoff K. It is 1 - :class:`MeanPercentileRank`: the share of the other
-    items below a relevant one, so of one relevant item the area under the ROC curve of the user; 0.5 is chance. Of
-    several each also stands below those above it, so that not all of them can reach 1.
+    It is 1 - :class:`MeanPercentileRank`, which says what L is. Without a cutoff it is the share of the other items
+    below a relevant one, so of one relevant item the area under the ROC curve of the user, and 0.5 is chance. With a
+    cutoff all that is not among the first K counts 0, and chance is near 0. Of several relevant items each also stands
+    below those above it, so that not all of them can reach 1.
 
     Undefined: for users without relevant items (``empty_target_action`` decides), and for those whose finished list
     lacks one, as of :class:`MeanPercentileRank`; nan where no user counts.

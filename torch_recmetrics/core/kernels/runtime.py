@@ -143,7 +143,8 @@ def tell_of_slow_compilation(seconds: float) -> None:
     """Say once in a process that it waited for the compiler."""
     if seconds > SLOW_SECONDS and not _Process.told:
         _Process.told = True
-        logger.warning("compiled a loop in %.1f s; where it can be kept on disk, later processes read it", seconds)
+        words = "torch_recmetrics compiled a loop in %.1f s; where it can be kept on disk, later processes read it"
+        logger.warning(words, seconds)
 
 
 # -- threads ----------------------------------------------------------------------------------------------------------
