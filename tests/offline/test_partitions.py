@@ -14,9 +14,8 @@ from torch_recmetrics.offline.inputs.parts import Part
 from torch_recmetrics.offline.inputs.spark import SparkWorkspace, in_words_of_spark, type_in_duckdb
 from torch_recmetrics.offline.inputs.tables import Tables
 from torch_recmetrics.offline.inputs.workspace import Workspace
-from torch_recmetrics.offline.measuring import measured
+from torch_recmetrics.offline.measuring import added, measured, merge_states, states_of
 from torch_recmetrics.offline.members import read_items
-from torch_recmetrics.offline.spark_evaluation import added, merge_states, states_of
 
 METRICS = ("ndcg", "mrr", "hit_rate")
 LISTED = [(u, (7 * u + 3 * r) % 50, float((u * r) % 7)) for u in range(60) for r in range(8)]

@@ -271,7 +271,7 @@ ROLES = ("seen", "train", "items", "groups", "propensities", "slices")
 
 @pytest.mark.parametrize("case", [*ARGUMENTS, *IN_ORDER])
 def test_evaluate_is_that_of_one_machine(spark: Any, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("inputs.spark", "spark_evaluation"):  # the values of so many come to the driver
+    for module in ("inputs.spark", "members"):  # the values of so many come to the driver
         monkeypatch.setattr(f"torch_recmetrics.offline.{module}.MOST_USERS", USERS)
     tables = {name: typed(table, case) for name, table in drawn(len(case)).items()}
     options = dict((ARGUMENTS | IN_ORDER)[case])
@@ -534,7 +534,7 @@ def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monke
 def test_values_that_all_meet_are_few(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [in_spark(spark, drawn(3)[name]) for name in ("lists", "truth")]
     median = {"ndcg": {"aggregation": "median"}}
-    monkeypatch.setattr("torch_recmetrics.offline.spark_evaluation.MOST_USERS", 59)
+    monkeypatch.setattr("torch_recmetrics.offline.members.MOST_USERS", 59)
     with pytest.raises(
         ValueError, match=r"ndcg@5 is no mean: the values of 60 users, more than 59, would have to come"
     ):

@@ -27,11 +27,12 @@ from torch_recmetrics.offline.inputs.likely_mistakes import (
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part, user_values
 from torch_recmetrics.offline.inputs.spark import workspace_of
 from torch_recmetrics.offline.inputs.tables import Tables, refuse_unordered, versions_of_ids
-from torch_recmetrics.offline.measuring import measured
+from torch_recmetrics.offline.measuring import measured, measured_by_workers
 from torch_recmetrics.offline.members import (
     CUTOFFS,
     candidates_of,
     check_by_name,
+    check_members,
     check_names,
     check_profiles,
     collection_of,
@@ -43,7 +44,6 @@ from torch_recmetrics.offline.members import (
     sampling_of,
 )
 from torch_recmetrics.offline.reports.report import Report, with_notes
-from torch_recmetrics.offline.spark_evaluation import check_members, measured_by_workers
 from torch_recmetrics.state.intervals import spread_of
 from torch_recmetrics.state.metric import RecMetric, warn
 from torch_recmetrics.state.ranked.kept_users import estimated_from

@@ -19,6 +19,7 @@ from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.inputs.sources import InputError
+from torch_recmetrics.offline.inputs.spark import MOST_USERS
 from torch_recmetrics.offline.inputs.tables import Tables
 from torch_recmetrics.state.options import REQUIRED
 from torch_recmetrics.state.ranked.item_counts import ItemCounts
@@ -222,6 +223,27 @@ def check_profiles(collection: RecMetricCollection, tables: Tables) -> None:
             raise InputError(
                 f"{name} has a profile of each user, so the users of {tables.truth} must be the integers from 0 to "
                 f"{tables.n_users - 1}, and they are not: give them these ids, in the order of `profiles`"
+            )
+
+
+def check_members(tables: Tables, collection: RecMetricCollection, *, slices: bool) -> None:
+    """ValueError for metrics that need all users in one place, in one line that says why."""
+    for name, member in collection.items():
+        if isinstance(member, CategoryCalibration):
+            raise ValueError(
+                f"{name} has a profile of each user by number, and users of Spark's frames have none: write lists and "
+                "truth as Parquet, and give evaluate their paths"
+            )
+        if not getattr(member, "keeps_values", False):
+            continue
+        of, ids = "all users of a slice", tables.user_ids.of(tables.truth)
+        if not slices:
+            n_users = tables.workspace.one(f"SELECT count(DISTINCT {ids}) FROM {tables.truth.sql}")[0]
+            of = f"{n_users:,} users, more than {MOST_USERS:,}," if n_users > MOST_USERS else ""
+        if of:
+            raise ValueError(
+                f"{name} is no mean: the values of {of} would have to come to the driver. Let the workers write them "
+                "to `users`, with the mean in its place, and take it of these files"
             )
 
 

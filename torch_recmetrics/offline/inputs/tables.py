@@ -173,10 +173,11 @@ class Tables:
     # -- SQL ----------------------------------------------------------------------------------------------------------
 
     def value(self, source: Source, key: str) -> str:
-        """SQL of a column of ids or numbers by what it is."""
+        """SQL of a column by what it is: an id, a number, or the name of a slice or a group."""
         if key in ("user", "item"):
             return (self.user_ids if key == "user" else self.item_ids).of(source)
-        return number_of(source, self.columns[source.role][key])
+        column = self.columns[source.role][key]
+        return number_of(source, column) if key in RULES else f"CAST({quoted(column)} AS {TEXT})"
 
     def pairs(self, source: Source, *more: str) -> str:
         """SELECT of the ids of a source, of further columns by what they are, and of the order of its rows."""
@@ -316,8 +317,7 @@ class Tables:
             ids: of users or of items.
             numbers: the table of their numbers, ``"users"`` or ``"items"``.
         """
-        named = f"CAST({quoted(self.columns[source.role][name])} AS {TEXT})"
-        pairs = f"SELECT DISTINCT {ids.of(source)} AS id, {named} AS name FROM {source.sql}"
+        pairs = f"SELECT DISTINCT {ids.of(source)} AS id, {self.value(source, name)} AS name FROM {source.sql}"
         self.workspace.table(
             "named",
             f"SELECT {numbers[0]} AS number, name, dense_rank() OVER (ORDER BY name) - 1 AS place FROM ({pairs}) "
