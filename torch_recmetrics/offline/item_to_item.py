@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Literal
 from uuid import UUID
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -323,10 +322,9 @@ def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:
         return found.flatten(1)
     chosen, kind = events, torch.arange(len(events))
     if plan.horizon == 1:  # the values of an event follow from three numbers, and few of these triples are different
-        kinds = torch.stack([entries.start[events], entries.size[events], lengths[events]])
-        order = torch.from_numpy(np.lexsort(kinds.numpy()))
-        first = run_starts(*kinds[:, order])
-        chosen, kind[order] = events[order[first]], first.cumsum(0) - 1
+        start, size, length = entries.start[events], entries.size[events], lengths[events]
+        kinds, kind = torch.unique((size * (plan.depth + 1) + length) * plan.depth + start, return_inverse=True)
+        chosen = torch.empty_like(kinds).scatter_(0, kind, events)
     parts = torch.split(chosen, max(1, ELEMENTS_AT_ONCE // plan.depth))
     found[events] = torch.cat([ranked_sums(entries, lengths, part, plan) for part in parts])[kind]
     return found.flatten(1)
