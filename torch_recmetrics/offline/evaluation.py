@@ -308,9 +308,9 @@ def report_of(
         warn_of_short_lists(tables, part.longest, deepest)
     details: dict[str, Any] = {}
     if tables.slices is not None:
-        if not any(name.startswith("users/") for name in counts):
+        if not part.sums["names"]:
             warn(f"{tables.slices} and {tables.truth} have no user in common: are the ids of the same kind?")
-        details["slices"] = values_of_slices(part.sums["slices"], members, level)
+        details["slices"] = values_of_slices(part.sums["names"], part.sums["slices"], members, level)
         each = [(name, own, one) for name, found_of in details["slices"].items() for own, one in found_of.items()]
         values |= {f"{name}/{own}": value for name, own, (value, *_) in each}
         intervals |= {f"{name}/{own}": tuple(ends) for name, own, (_, *ends) in each if name in intervals}
@@ -359,20 +359,17 @@ def exposure_of(
 
 
 def values_of_slices(
-    slices: Mapping[tuple[str, str], Tensor], members: Mapping[str, Any], level: float
+    names: Sequence[str], slices: Mapping[str, Tensor], members: Mapping[str, Any], level: float
 ) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Metric -> {slice: its value and interval, as those of the metric}."""
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for metric, member in members.items():
-        parts = {name: sums for (of, name), sums in slices.items() if of == metric}
-        if not parts:
-            continue
-        sums = torch.stack(list(parts.values()))
+    for metric, sums in slices.items() if names else ():
+        member = members[metric]
         values = sums if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
         for place, own in enumerate(member.value_names(metric)):
             ends = (torch.full_like(values[:, place], math.nan),) * 2
             if member.has_interval:
                 spread = spread_of(sums[:, place])
                 ends = spread.interval(level, None, member.value_range, member.interval_method)
-            found[own] = dict(zip(parts, zip(*(column.tolist() for column in (values[:, place], *ends)))))
+            found[own] = dict(zip(names, zip(*(column.tolist() for column in (values[:, place], *ends)))))
     return found

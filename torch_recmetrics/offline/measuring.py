@@ -16,6 +16,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors.moments import combined, moments_by
+from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.offline.inputs.batches import Rows, batches_of
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part
 from torch_recmetrics.offline.inputs.spark import SparkWorkspace, added_up, parts_of, users_of_parts
@@ -108,7 +109,9 @@ def measured(
     progress: bool = False,
     numbered: bool = True,
 ) -> Part:
-    """Measure the users of tables. The part has their sums of slices in ``"slices"``, and ``"digests"`` of the tables.
+    """Measure the users of tables.
+
+    The part has the ``"names"`` of their slices, the sums of these in ``"slices"``, and ``"digests"`` of the tables.
 
     Args:
         tables: whose users and items have numbers.
@@ -130,14 +133,14 @@ def measured(
         counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - list_rows
     elif tables.seen is not None:
         counts["rows_seen"] = tables.workspace.size(tables.truth.sql) - truth_rows
-    part = Part(counts, longest_list, {"slices": {}, "digests": {}})
+    part = Part(counts, longest_list, {"names": [], "slices": {}, "digests": {}})
     if collector is None:
         return part
     weights = torch.ones(tables.n_users, dtype=torch.float64) if weights is None else weights
     if tables.slices is not None:
-        of_slices = tables.named(tables.slices, "slice", tables.user_ids, "users")
-        part.sums["slices"], sizes = sums_of_slices(of_slices, collector, weights)
-        counts |= sizes
+        names, who, where = tables.named(tables.slices, "slice", tables.user_ids, "users")
+        part.sums |= {"names": names, "slices": sums_of_slices(who, where, len(names), collector, weights)}
+        counts |= zip([f"users/{name}" for name in names], torch.bincount(where, minlength=len(names)).tolist())
     if keep_users:
         part.users = table_of_users(tables, collector, weights)
         part.sums["digests"] = tables.hashes()
@@ -198,30 +201,34 @@ def summed_over_processes(
 
 
 def sums_of_slices(
-    of_slices: tuple[list[str], Tensor, Tensor], collector: UserCollector, weights: Tensor
-) -> tuple[dict[tuple[str, str], Tensor], dict[str, int]]:
-    """Metric and slice -> (parts, 6) the sums of its users, and how many users each slice has.
+    who: Tensor, where: Tensor, n_slices: int, collector: UserCollector, weights: Tensor
+) -> dict[str, Tensor]:
+    """Metric -> (S, parts, 6) the sums of the users of each slice.
 
-    `of_slices` is what :meth:`Tables.named` says of them; a user may be in several. A metric that is no mean has
-    (parts,) its values in place of sums, which do not add up.
+    A metric that is no mean has (S, parts) its values in place of sums, which do not add up.
+
+    Args:
+        who, where: (M,) users and the slices that they are in; a user may be in several.
+        n_slices: S.
+        collector: has the values of the users.
+        weights: (U,) of the users.
     """
-    names, who, where = of_slices
-    sizes = torch.bincount(where, minlength=len(names)).tolist()
-    slices: dict[tuple[str, str], Tensor] = {}
+    slices: dict[str, Tensor] = {}
     for metric, places in collector.columns.items():
         member = collector.members[metric]
         values = collector.values[places].T
         weight = weights.masked_fill(values[:, 0].isnan(), 0)
         if member.keeps_values:
+            sizes = torch.bincount(where, minlength=n_slices).tolist()
             parts = [who[order] for order in torch.split(where.argsort(stable=True), sizes)]
             parts = [part[weight[part] > 0] for part in parts]
-            own = [member.value_of_users(values[part], weight[part]) for part in parts]
+            own = [member.value_of_users(values[part], weight[part]).unsqueeze(0) for part in parts]
+            slices[metric] = torch.cat([values[:0], *own])
         else:
             numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
             totals = totals[who, None].expand(-1, len(places))
-            own = list(moments_by(where, len(names), numerators[who], totals))
-        slices |= {(metric, name): sums for name, sums in zip(names, own)}
-    return slices, {f"users/{name}": size for name, size in zip(names, sizes)}
+            slices[metric] = moments_by(where, n_slices, numerators[who], totals)
+    return slices
 
 
 # By Spark's workers ---------------------------------------------------------------------------------------------------
@@ -331,8 +338,14 @@ def added(collection: RecMetricCollection, parts: Sequence[Mapping[str, Any]]) -
     total.reset()
     for part in parts:
         merge_states(total, part["states"])
-    slices = [part["slices"] for part in parts]
-    keys = sorted({key for own in slices for key in own})
-    sums = {key: combined(torch.stack([own[key] for own in slices if key in own])) for key in keys}
+    names = sorted({name for part in parts for name in part["names"]})
+    place = {name: number for number, name in enumerate(names)}
+    places = [torch.tensor([place[name] for name in part["names"]], dtype=torch.int64) for part in parts]
+    slices = {
+        metric: combined(
+            torch.stack([sum_by(own, part["slices"][metric], len(names)) for own, part in zip(places, parts)])
+        )
+        for metric in parts[0]["slices"]
+    }
     digests = {role: tuple(map(sum, zip(*(part["digests"][role] for part in parts)))) for role in parts[0]["digests"]}
-    return {"states": states_of(total), "slices": sums, "digests": digests}
+    return {"states": states_of(total), "names": names, "slices": slices, "digests": digests}
