@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from processes.start import free_ports, python, warm
@@ -71,6 +72,20 @@ def test_evaluate_gives_the_report(files: Path, capfd: pytest.CaptureFixture[str
     assert code == 0
     assert list(UserValues.load(out_folder / "users.parquet")) != list(users)
     assert "evaluate: 100%" in err and "60.0/60.0" in err
+
+
+def test_files_may_be_given_one_by_one(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A flag that is given again adds a file; it must not take the place of the one before."""
+    for name, kept in (("good", "user_id <= 3"), ("truth", "user_id <= 4")):
+        for part, which in enumerate((kept, f"NOT ({kept})")):
+            rows = f"SELECT * FROM '{files}/{name}.parquet' WHERE {which}"
+            duckdb.sql(f"COPY ({rows}) TO '{files}/{name}{part}.parquet'")
+    parts = {name: [f"{files}/{name}{part}.parquet" for part in (0, 1)] for name in ("good", "truth")}
+    given = [f for path in parts["good"] for f in ("--recommendations", path)]
+    given += [f for path in parts["truth"] for f in ("--truth", path)]
+    code, out, err = run(capfd, "evaluate", *given, "-m", "ndcg@4", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["values"] == dict(evaluate(f"{files}/good.parquet", f"{files}/truth.parquet", "ndcg@4"))
 
 
 def test_flags_win_over_the_configuration(files: Path, capfd: pytest.CaptureFixture[str]) -> None:

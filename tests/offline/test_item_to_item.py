@@ -286,7 +286,7 @@ def test_nothing_to_check() -> None:
 def test_a_log_without_relevance_is_told_what_to_give() -> None:
     similar = pa.table({"item1": ["a"], "item2": ["b"], "score": [1.0]})
     log = pa.table({"user": [1, 1], "item": ["a", "b"], "time": [1, 2]})
-    with pytest.raises(InputError, match=r"no column 'relevance': .* as `relevance`, or None where there is none"):
+    with pytest.raises(InputError, match=r"no column 'relevance': .* as `relevance`, or None \(null as a flag\) where"):
         item_to_item(similar, log)
     assert item_to_item(similar, log, 1, relevance=None)["precision@1"] == 1
 

@@ -53,6 +53,11 @@ REPEATED = {
     "lower_is_better": ("--lower-is-better", "--lower_is_better"),
     "drop": ("--drop",),
 }
+# Of files: what is given once stays a path or a pattern.
+FILES = (
+    *("recommendations", "truth", "seen", "slices", "train", "items", "groups", "propensities"),
+    *("similar", "behaviour", "log", "test"),
+)
 
 
 def arranged(argv: list[str]) -> list[str]:
@@ -60,15 +65,16 @@ def arranged(argv: list[str]) -> list[str]:
     if not argv or argv[0].startswith("-"):
         return argv
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name, flags in REPEATED.items():
+    for name, flags in (REPEATED | {name: (f"--{name}",) for name in FILES}).items():
         parser.add_argument(*flags, dest=name, action="append", default=[])
     try:
         known, rest = parser.parse_known_args(argv[1:])
     except argparse.ArgumentError:
         return argv  # the parser of the command says what is missing
-    lists = {name: json.dumps(values) for name, values in vars(known).items() if values and name != "config"}
-    files = [f"--config={path}" for path in known.config]
-    return [argv[0], *files, *(f"--{name}={values}" for name, values in lists.items()), *rest]
+    given = {name: values for name, values in vars(known).items() if values and name != "config"}
+    single = {name for name, values in given.items() if name in FILES and len(values) == 1}
+    texts = [f"--{name}={values[0] if name in single else json.dumps(values)}" for name, values in given.items()]
+    return [argv[0], *(f"--config={path}" for path in known.config), *texts, *rest]
 
 
 def add_function(parser: Any, function: Callable[..., Any], left_out: Collection[str]) -> None:

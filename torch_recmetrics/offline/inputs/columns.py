@@ -34,7 +34,7 @@ def need_columns(source: Source, columns: Mapping[str, str], optional: Collectio
             near = near or difflib.get_close_matches(column, source.types)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(source.types)}."
             more = ", one name for all tables" if argument in ("user", "item") else ""
-            more += ", or None where there is none" if argument in optional else ""
+            more += ", or None (null as a flag) where there is none" if argument in optional else ""
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{more}")
 
 

@@ -116,7 +116,8 @@ def warn_of_short_lists(tables: Tables, longest: int, largest_cutoff: int) -> No
     whole = tables.items is not None and tables.n_items is not None and longest >= tables.n_items
     if longest < largest_cutoff and not whole:
         seen = " without its pairs of `seen`" if tables.hidden is tables.lists else ""
+        hint = f"longer lists, or cutoffs up to {longest}" if longest else "lists of items that are not in `seen`"
         warn(
             f"the cutoff {largest_cutoff} is beyond the lists: the longest of {tables.lists} is {longest} long"
-            f"{seen}, so nothing can be found beyond: give longer lists, or cutoffs up to {longest}"
+            f"{seen}, so nothing can be found beyond: give {hint}"
         )

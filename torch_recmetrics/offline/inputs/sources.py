@@ -285,8 +285,10 @@ def csv_select(work: Any, role: str, path: Path) -> str:
     except csv.Error as error:
         raise InputError(f"`{role}` ({path}, line 1): {error}") from None
     if not header or not all(header):
+        hint = ": one of them is empty, as that of an index; pandas leaves it out by index=False" if any(header) else ""
         raise InputError(
-            f"`{role}` ({path}, line 1): a CSV file must begin with the names of its columns, got {line.strip()[:60]!r}"
+            f"`{role}` ({path}, line 1): a CSV file must begin with the names of its columns, got "
+            f"{line.strip()[:60]!r}{hint}"
         )
     check_names(f"`{role}` ({path}, line 1)", header)
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header)

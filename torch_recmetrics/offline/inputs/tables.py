@@ -35,7 +35,7 @@ RELEVANCE_NAMES = ("relevance", "rating", "label")  # of columns that are taken 
 # What columns of numbers are -> what a number must be, and SQL of whether a finite one is not; ``{0}`` is the number.
 RULES = {
     "score": ("a finite number", "false"),
-    "rank": ("a finite number", "false"),
+    "rank": ("a whole number >= 0, the best first", "{0} < 0 OR {0} <> floor({0})"),
     "relevance": ("a finite number >= 0", "{0} < 0"),
     "weight": ("a finite number", "false"),
     "propensity": ("in (0, 1], the chance that an item is observed", "{0} < 0 OR {0} > 1"),
