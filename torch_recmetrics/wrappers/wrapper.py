@@ -55,26 +55,6 @@ def check_wrapped(name: str, metric: Any) -> None:
         )
 
 
-def _values_of(found: Any) -> Any:
-    """The values alone of results; anything else as it is."""
-    if _are_results(found):
-        return {"value": found["value"]}
-    if isinstance(found, dict):
-        return {name: one["value"] if _are_results(one) else one for name, one in found.items()}
-    return found
-
-
-def _ends_of(found: Any) -> dict[str, Any]:
-    """The ends of the intervals of results by the names of :func:`_values_of`; none where there are no results."""
-    named = {"value": found} if _are_results(found) else found if isinstance(found, dict) else {}
-    return {name: (one["low"], one["high"]) for name, one in named.items() if _are_results(one)}
-
-
-def _are_results(found: Any) -> bool:
-    """Whether it is a dict of RESULTS, which a value is where users are drawn."""
-    return isinstance(found, dict) and set(found) == set(RESULTS) and not isinstance(found["value"], dict)
-
-
 class Wrapper(RecMetric):
     """A metric around a metric, a collection, or a wrapper of another kind.
 
@@ -310,12 +290,7 @@ class Wrapper(RecMetric):
         Of one step each has its interval: that of the resamples, or without `val` the 95 % interval of a slice, where
         it has one. All ranks must call it then.
         """
-        found = self.compute() if val is None else val
-        values = found
-        ends: Any = {}
-        if self.layer("draws") is not None:  # without it four slices may have the names of results
-            values = [_values_of(step) for step in found] if isinstance(found, list | tuple) else _values_of(found)
-            ends = _ends_of(found)
+        values, ends = self._values_and_ends(self.compute() if val is None else val)
         drawn: Any = self._plot(values, ax)
         drawn[1].set_ylabel(self.name)
         if val is None and self.has_interval:
@@ -324,6 +299,17 @@ class Wrapper(RecMetric):
             if name in ends:
                 draw_interval(drawn[1], place, values[name], ends[name])
         return drawn
+
+    def _values_and_ends(self, found: Any) -> tuple[Any, Any]:
+        """What :meth:`compute` returned, of one step or of several, with values in the place of RESULTS; their ends."""
+        if self.layer("draws") is None or not isinstance(found, dict | list | tuple):
+            return found, {}
+        if not isinstance(found, dict):
+            return [self._values_and_ends(step)[0] for step in found], {}
+        is_one = set(found) == set(RESULTS) and not isinstance(found["value"], dict)  # a slice may have such a name
+        results = {"value": found} if is_one else found
+        ends = {name: (one["low"], one["high"]) for name, one in results.items() if isinstance(one, dict)}
+        return {name: one["value"] if name in ends else one for name, one in results.items()}, ends
 
     def named_values(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
         """Its values by the names that they have in a collection, where it is `key`: ``ndcg@10/cold``, ``.../low``."""
