@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +17,7 @@ from torch_recmetrics.core.layouts.arguments import ARGUMENTS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.state.intervals import draw_interval
-from torch_recmetrics.state.metric import NOTHING_DEFERRED, RecMetric, left_out
+from torch_recmetrics.state.metric import RecMetric, all_or_nothing, left_out
 from torch_recmetrics.state.ranked.evaluator import Evaluator
 from torch_recmetrics.state.ranked.kept_users import user_values
 from torch_recmetrics.state.ranked.ranking_metric import RankingMetric, UserMeasure
@@ -435,29 +434,3 @@ def arguments_taken(member: Metric, arguments: dict[str, Any]) -> dict[str, Any]
     if missing:
         raise ValueError(f"`{missing[0]}` is missing: {type(member).__name__} needs it")
     return member._filter_kwargs(**arguments)
-
-
-@contextmanager
-def all_or_nothing(members: Iterable[Metric]) -> Iterator[None]:
-    """After an error these metrics, and those that they wrap, are as they were."""
-    inner = [module for member in members for module in member.modules() if isinstance(module, Metric)]
-    before = [(metric, remembered(metric)) for metric in inner]
-    try:
-        yield
-    except BaseException:
-        for metric, state in before:
-            metric.__dict__.update(state)
-        raise
-
-
-def remembered(member: Metric) -> dict[str, Any]:
-    """What an update may change in a metric, by attribute.
-
-    An update of torchmetrics' own metrics may write to a tensor, and add to a list of tensors, but not write to these.
-    """
-    states = {name: getattr(member, name) for name in member._defaults}
-    own = isinstance(member, RecMetric)  # the states of ours are never written to
-    copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
-    beside = ("_update_count", "_computed", "_forward_cache", "candidates_seen")
-    others = {name: getattr(member, name) for name in beside if hasattr(member, name)}
-    return copies | others | (NOTHING_DEFERRED if own else {})

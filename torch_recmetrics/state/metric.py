@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -46,9 +46,9 @@ PUBLIC = (
 )
 
 # What an update, an exchange or a merge may change beside the states.
-REMEMBERED = (
+BESIDE_STATES = (
     *("_update_count", "_computed", "_to_sync", "_should_unsync", "_enable_grad", "compute_on_cpu"),
-    *("_is_synced", "_cache", "_forward_cache"),
+    *("_is_synced", "_cache", "_forward_cache", "candidates_seen"),
 )
 
 NOTHING_DEFERRED: dict[str, Any] = {"_waiting": None, "_deferred": {}}  # as it is once states are read
@@ -87,6 +87,31 @@ def left_out(function: F) -> F:
 
     outside._torchdynamo_disable = True  # type: ignore[attr-defined]  # the graph of a caller ends before the call
     return outside  # type: ignore[return-value]
+
+
+@contextmanager
+def all_or_nothing(metrics: Iterable[Metric]) -> Generator[None, None, None]:
+    """After an error these metrics, and those that they wrap, are as they were."""
+    inner = [module for metric in metrics for module in metric.modules() if isinstance(module, Metric)]
+    before = [(metric, remembered(metric)) for metric in inner]
+    try:
+        yield
+    except BaseException:
+        for metric, state in before:
+            metric.__dict__.update(state)
+        raise
+
+
+def remembered(metric: Metric) -> dict[str, Any]:
+    """What an update, an exchange or a merge may change in a metric, by attribute.
+
+    An update of torchmetrics' own metrics may write to a tensor, and add to a list of tensors, but not write to these.
+    """
+    states = {name: getattr(metric, name) for name in metric._defaults}
+    own = isinstance(metric, RecMetric)  # the states of ours are never written to
+    copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
+    beside = {name: getattr(metric, name) for name in BESIDE_STATES if hasattr(metric, name)}
+    return copies | beside | (NOTHING_DEFERRED if own else {})
 
 
 class RowsOf(NamedTuple):
@@ -452,22 +477,10 @@ class RecMetric(Configured, Metric):
         """Update, and return the value of this batch alone."""
         before = self.candidates_seen  # a batch is evaluated after a reset
         try:
-            with self.unchanged_by_errors():
+            with all_or_nothing([self]):
                 return super().forward(*args, **kwargs)
         finally:
             self.candidates_seen = self.candidates_seen | before
-
-    @contextmanager
-    def unchanged_by_errors(self) -> Generator[None, None, None]:
-        """After an error the states are as they were, and what torchmetrics remembers beside them."""
-        before = {name: self.__dict__[name] for name in REMEMBERED} | self._copy_state_dict() | NOTHING_DEFERRED
-        seen = self.candidates_seen
-        try:
-            yield
-        except BaseException:
-            self.__dict__.update(before)
-            self.candidates_seen = seen
-            raise
 
     @contextmanager
     def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Generator[None, None, None]:
@@ -480,7 +493,7 @@ class RecMetric(Configured, Metric):
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Exchange the states with the other processes; after an error the local state is back."""
-        with self.unchanged_by_errors():
+        with all_or_nothing([self]):
             super().sync(*args, **kwargs)
 
     def _copy_state_dict(self) -> dict[str, Any]:
@@ -548,7 +561,7 @@ class RecMetric(Configured, Metric):
         table = incoming_state.get(self.state_name("candidates"))
         if table is not None and (not isinstance(table, Tensor) or table.is_floating_point()):
             raise ValueError(f"`candidates` of {self.name} must be a tensor of integers, got {table!r}")
-        with self.unchanged_by_errors():
+        with all_or_nothing([self]):
             mine = self._copy_state_dict()
             self.__dict__.update(self._checked_states(incoming_state))
             self._reduce_states(mine)
