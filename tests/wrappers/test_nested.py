@@ -214,3 +214,15 @@ def test_flat_rows_wait_beside_users_that_are_counted(monkeypatch: pytest.Monkey
     assert folded.state("numbers") and folded.state("packed")
     for name, values in folded.replicates().items():
         assert values.tolist() == pytest.approx(waiting[name].tolist(), abs=1e-12, nan_ok=True)
+
+
+def test_users_of_flat_rows_share_tables_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user with many rows must not make the rows of all others as wide."""
+    indexes = torch.tensor([0, 0, 0, 0, 1, 1, 2, 2, 2])
+    target = torch.tensor([0, 1, 1, 0, 1, 0, 0, 0, 1])
+    update = {"preds": -torch.arange(9.0), "target": target, "indexes": indexes, "slice_ids": indexes}
+    expected = fed(around(MRR())[1], [update]).replicates()
+    monkeypatch.setattr("torch_recmetrics.core.layouts.flat.TABLE_PLACES", 1)  # each user has a table of its own
+    for name, values in fed(around(MRR())[1], [update]).replicates().items():
+        assert torch.equal(values.nan_to_num(-1), expected[name].nan_to_num(-1))
+    assert [float(value) for value in fed(Sliced(MRR(), NAMES), [update]).compute().values()] == [1 / 2, 1, 1 / 3]

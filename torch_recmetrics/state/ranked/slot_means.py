@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows, read_lists, unpack
-from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import COUNT, DENOMINATOR, NUMERATOR
 from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
 from torch_recmetrics.state.metric import RowsOf
-from torch_recmetrics.state.ranked.evaluator import index_names
+from torch_recmetrics.state.ranked.evaluator import flat_values
 from torch_recmetrics.state.ranked.kept_users import evaluated
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.state.slot_sums import SumTable
@@ -72,10 +71,13 @@ class MeanTable(SumTable):
     def of_flat(self, packed: Tensor, pairs: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
         """The entries and the columns of users all of whose rows are here."""
         evaluator = self.holder.evaluator
-        checks = check.ValueChecks(evaluator.validate_args)
-        ranking = read_lists(unpack(packed), evaluator.needs, checks).ranking(evaluator.needs)
-        columns = list(columns_of(evaluator, evaluator.evaluate(ranking, checks, index_names(packed))))
-        users = torch.unique(packed[:, 0])  # ascending, as the values are
+        users = torch.unique(packed[:, 0])
+        values, placed = zip(*flat_values(evaluator.metrics, packed), strict=True)
+        of_parts = zip(*(columns_of(evaluator, part) for part in values), strict=True)
+        columns = [torch.cat(parts) for parts in of_parts]
+        if placed[0] is not None:  # users with lists of about one length came together
+            order = torch.cat(placed).argsort()
+            columns = [column[order] for column in columns]
         slices = None
         if pairs is not None:
             places = torch.stack([torch.searchsorted(users, pairs[:, 0].contiguous()), pairs[:, 1]], 1)
