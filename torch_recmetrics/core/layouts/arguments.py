@@ -25,7 +25,7 @@ from torch_recmetrics.core.layouts.likely_mistakes import (
     defer_likely_mistakes,
     defer_unlisted,
 )
-from torch_recmetrics.core.layouts.lists import rank_lists, shown
+from torch_recmetrics.core.layouts.lists import rank_lists
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.reference import REFERENCES, ReferenceChecks, reference_arguments, told_as
 from torch_recmetrics.core.layouts.relevance import Relevance, columns_of_both, defer_item_ids, dense_relevance, ids_at
@@ -291,10 +291,6 @@ class UserLayout(Layout):
                 "(B, L) ids, best first, or `reference_preds` as scores"
             )
         name, layout = self.reference
-        return layout.listed(needs, ReferenceChecks(checks, name))
-
-    def listed(self, needs: RankingRequirements, checks: check.ValueChecks) -> Tensor | None:
-        """(B, D) the ids of the lists alone, as deep as these needs say."""
         own = RankingRequirements(
             None if needs.full_list else needs.depth,
             rules=frozenset(("stable",)),
@@ -302,7 +298,7 @@ class UserLayout(Layout):
             needs_target=False,
             nan_hidden=needs.nan_hidden,
         )
-        return self.ranked(own, checks).item_ids
+        return layout.ranked(own, ReferenceChecks(checks, name)).item_ids
 
     @abstractmethod
     def rank_users(
@@ -334,18 +330,12 @@ class ListsLayout(UserLayout):
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
         item_ids = self.like
-        known = [number for number in needs.list_places if number is not None]
+        known = [number for number in (self.n_items, *needs.list_places) if number is not None]
         defer_item_ids(checks, "item_ids", item_ids, below=min(known, default=None))
+        if self.mask is not None and self.n_items:  # of the scores that these lists are compared with
+            mask = self.mask.expand(item_ids.shape[0], -1)
+            item_ids = item_ids.masked_fill(~mask.gather(1, kept_inside(item_ids, mask.shape[1]).clamp(min=0)), -1)
         return rank_lists(item_ids, relevance, needs, seen_ids)
-
-    def listed(self, needs: RankingRequirements, checks: check.ValueChecks) -> Tensor:
-        ids = self.like
-        defer_item_ids(checks, "item_ids", ids, below=self.n_items)
-        if self.mask is not None and self.n_items:
-            mask = self.mask.expand(ids.shape[0], -1)
-            ids = ids.masked_fill(~mask.gather(1, kept_inside(ids, mask.shape[1]).clamp(min=0)), -1)
-        ids = shown(ids, self.seen_ids)
-        return ids[:, : None if needs.full_list else needs.depth].clone()
 
 
 @dataclass(frozen=True, eq=False)
