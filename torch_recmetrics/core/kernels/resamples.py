@@ -54,7 +54,7 @@ def write_weights(first_row: int, last_row: int, states: Array, steps: Array, we
         weights: (U, R <= 4 W) int8.
     """
     words = np.empty(steps.shape[0], np.int64)
-    lanes = words.view(np.int16)
+    lanes = np.frombuffer(words, np.int16)  # a view would take longer to compile
     for row in range(first_row, last_row):
         draw(states[row], steps, words, lanes, weights[row])
 
@@ -81,10 +81,11 @@ def write_areas(
         areas: (blocks, BLOCK) float64; nan where a class is missing.
     """
     words, drawn = np.empty(steps.shape[1], np.int64), np.empty(BLOCK, np.int16)
-    lanes = words.view(np.int16)
+    lanes = np.frombuffer(words, np.int16)  # a view would take longer to compile
     below, middle, positives, area = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for block in range(first_block, last_block):
-        below[:], positives[:], area[:] = 0, 0, 0
+        for i in range(np.uint64(BLOCK)):
+            below[i] = positives[i] = area[i] = 0.0
         begin = 0
         while begin < states.shape[0]:
             end = begin + 1
@@ -108,4 +109,5 @@ def write_areas(
                         positives[i] += own
                         area[i] += own * middle[i]
             begin = end
-        areas[block] = area / (positives * below)
+        for i in range(np.uint64(BLOCK)):
+            areas[block, i] = area[i] / (positives[i] * below[i])
