@@ -321,7 +321,9 @@ def values_of_events(entries: Entries, lengths: Tensor, plan: Plan) -> Tensor:
     if not len(events):
         return found.flatten(1)
     chosen, kind = events, torch.arange(len(events))
-    if plan.horizon == 1:  # the values of an event follow from three numbers, and few of these triples are different
+    if plan.horizon == 1:
+        # The values of an event follow from three numbers, and few of these triples are different. None starts beyond
+        # the depth, and no length is above it, so that they make one number.
         start, size, length = entries.start[events], entries.size[events], lengths[events]
         kinds, kind = torch.unique((size * (plan.depth + 1) + length) * plan.depth + start, return_inverse=True)
         chosen = torch.empty_like(kinds).scatter_(0, kind, events)
