@@ -53,11 +53,6 @@ REPEATED = {
     "lower_is_better": ("--lower-is-better", "--lower_is_better"),
     "drop": ("--drop",),
 }
-# Of files: what is given once stays a path or a pattern.
-FILES = (
-    *("recommendations", "truth", "seen", "slices", "train", "items", "groups", "propensities"),
-    *("similar", "behaviour", "log", "test"),
-)
 
 
 def arranged(argv: list[str]) -> list[str]:
@@ -65,16 +60,26 @@ def arranged(argv: list[str]) -> list[str]:
     if not argv or argv[0].startswith("-"):
         return argv
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name, flags in (REPEATED | {name: (f"--{name}",) for name in FILES}).items():
+    tables = {name: (f"--{name}",) for name in tables_of(argv[0])}
+    for name, flags in (REPEATED | tables).items():
         parser.add_argument(*flags, dest=name, action="append", default=[])
     try:
         known, rest = parser.parse_known_args(argv[1:])
     except argparse.ArgumentError:
         return argv  # the parser of the command says what is missing
     given = {name: values for name, values in vars(known).items() if values and name != "config"}
-    single = {name for name, values in given.items() if name in FILES and len(values) == 1}
+    single = {name for name, values in given.items() if name in tables and len(values) == 1}  # a path or a pattern
     texts = [f"--{name}={values[0] if name in single else json.dumps(values)}" for name, values in given.items()]
     return [argv[0], *(f"--config={path}" for path in known.config), *texts, *rest]
+
+
+def tables_of(command: str) -> list[str]:
+    """The arguments of a command that are tables, of which each may be several files."""
+    if command not in FUNCTIONS:
+        return []
+    function, left_out, _ = FUNCTIONS[command]
+    parameters = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    return [one.name for one in parameters if one.annotation == "Any" and one.name not in left_out]
 
 
 def add_function(parser: Any, function: Callable[..., Any], left_out: Collection[str]) -> None:

@@ -14,11 +14,12 @@ from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Jackknife, Spread
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.rows import HERE, Ranks
-from torch_recmetrics.state.slots import COUNTED, SlotTable
+from torch_recmetrics.state.slots import SlotTable
 
 # Lists wait until they hold so many ids.
 WAITING_IDS = 1 << 20
 WAITING_PIECES = 1 << 10
+COUNTED = 1 << 23  # numbers of a block of groups that are left out
 
 
 class CountTable(SlotTable):

@@ -178,8 +178,7 @@ class AucTable(RowTable):
 
     def _values(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(R + 1,): one replicate after the other, of other numbers than the whole area."""
-        drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(units, first, last).unbind(1))
-        return torch.stack([self.judged_rows(keys, labels, weights * times) for times in drawn])
+        return torch.stack([self.judged_rows(keys, labels, weights * times) for times in self.drawn_weights(units)])
 
 
 class GroupTable(RowTable):

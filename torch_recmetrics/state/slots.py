@@ -17,14 +17,13 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_columns
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.poisson import LANES, place_keys, poisson_weights
+from torch_recmetrics.core.tensors.poisson import place_keys, poisson_weights, replicate_blocks
 from torch_recmetrics.core.tensors.segments import order_by
 from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
 from torch_recmetrics.state.metric import RecMetric, RowsOf
 from torch_recmetrics.state.rows import HERE, KeptRows, Ranks
 
 UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
-COUNTED = 1 << 23  # numbers of a block of replicates
 
 Entries = Callable[[tuple[int, ...], Tensor | None], Tensor | None]
 """What a wrapper tells its tables: (E, 2) int64, a row and a slice that it is in; None where there are no slices.
@@ -243,21 +242,11 @@ class SlotTable(KeptRows):
 
     # Resamples
 
-    def weights(self, keys: Tensor, first: int, last: int) -> Tensor:
-        """(U, last - first) int8: the weights of replicates; number R, behind all, is 1 for each unit."""
-        number = self.slots.num_replicates
-        if first >= number:  # nothing is drawn
-            return keys.new_ones((keys.shape[0], 1), dtype=torch.int8)
-        weights = poisson_weights(keys, self.slots.seed, min(last, number), first)
-        if last <= number:
-            return weights
-        return torch.cat([weights, weights.new_ones((keys.shape[0], 1))], 1)
-
-    def blocks(self, size: int) -> Iterator[tuple[int, int]]:
-        """First and last replicates of blocks; of each unit or item there are `size` numbers in a replicate."""
-        step, end = max(LANES, COUNTED // (size or 1) // LANES * LANES), self.slots.num_replicates + 1
-        for first in range(0, end, step):
-            yield first, min(first + step, end)
+    def drawn_weights(self, keys: Tensor) -> Iterator[Tensor]:
+        """(U,) int8: the weights of units in one replicate after the other, and 1 for each unit at the end."""
+        for first, last in replicate_blocks(keys.shape[0], self.slots.num_replicates):
+            yield from poisson_weights(keys, self.slots.seed, last, first).unbind(1)
+        yield torch.ones_like(keys, dtype=torch.int8)
 
     def drawn_sums(self, slots: Tensor, keys: Tensor, numbers: Tensor, counted: Tensor) -> Tensor:
         """(S + 1, R + 2, C): what each slot keeps of (U, C) numbers of units that are drawn.

@@ -8,10 +8,8 @@ from torch import Tensor
 from torch_recmetrics.core.kernels import resamples
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.poisson import LANES, poisson_weights, seeded, steps_of
+from torch_recmetrics.core.tensors.poisson import poisson_weights, replicate_blocks, seeded, steps_of
 from torch_recmetrics.core.tensors.segments import run_starts
-
-DRAWN = 1 << 23  # weights that are drawn at once
 
 
 def replicate_areas(
@@ -36,9 +34,7 @@ def replicate_areas(
     first = starts.nonzero().squeeze(1)
     after = torch.cat([first[1:], torch.full_like(first[:1], keys.shape[0])])
     found = [weights[:0]]
-    step = max(LANES, DRAWN // max(1, keys.shape[0]) // LANES * LANES)
-    for begin in range(0, num_replicates, step):
-        end = min(begin + step, num_replicates)
+    for begin, end in replicate_blocks(keys.shape[0], num_replicates):
         drawn = exact(poisson_weights(units, seed, end, begin)) * weights.unsqueeze(1)
         positives = torch.where(labels.unsqueeze(1), drawn, 0)
         negatives = _running(drawn - positives)

@@ -18,7 +18,8 @@ Array = Any  # one of NumPy's
 MULTIPLIERS = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
 # Of 2^16 draws so many are 0, 1, ... 8: Poisson's shares with mean 1, rounded so that the mean is 1 (variance 1.00003).
 FREQUENCIES = (24109, 24110, 12055, 4018, 1004, 201, 33, 5, 1)
-REACHED = tuple(np.int16(end - (1 << 15)) for end in accumulate(FREQUENCIES[:-1]))  # by numbers of weight 1, 2, ... 8
+# A number weighs as many as it has reached of these.
+REACHED = tuple(np.int16(end - (1 << 15)) for end in accumulate(FREQUENCIES[:-1]))
 BLOCK = 64  # replicates that are worked on at once
 
 

@@ -7,6 +7,8 @@ each becomes a weight by inversion of the distribution, in integers alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors.compact_ids import GOLDEN_MULTIPLIER
 
 LANES = 4  # numbers of 16 bits in a word
+DRAWN = 1 << 23  # weights that are drawn at once
 
 
 def mixed(words: Tensor) -> Tensor:
@@ -57,6 +60,13 @@ def poisson_weights(keys: Tensor, seed: int, num_replicates: int, first: int = 0
     for reached in REACHED:
         weights += lanes >= int(reached)
     return weights
+
+
+def replicate_blocks(n_units: int, end: int) -> Iterator[tuple[int, int]]:
+    """First and last replicates of blocks below `end`, in which not too many weights of units are drawn at once."""
+    step = max(LANES, DRAWN // max(1, n_units) // LANES * LANES)
+    for first in range(0, end, step):
+        yield first, min(first + step, end)
 
 
 def place_keys(first: int, number: int, rank: int, device: torch.device) -> Tensor:

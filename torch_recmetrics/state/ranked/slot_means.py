@@ -143,8 +143,7 @@ class MeanTable(SumTable):
         numbers = torch.cat(columns, 1)
         numerators, denominators = numbers.chunk(2, 1)
         found: list[Tensor] = []
-        drawn = (w for first, last in self.blocks(keys.shape[0]) for w in self.weights(keys, first, last).unbind(1))
-        for weights in map(exact, drawn):
+        for weights in map(exact, self.drawn_weights(keys)):
             values: list[Tensor] = []
             parts = (torch.split(column, self.sizes, 1) for column in (numerators, denominators))
             for metric, own, of_users in zip(self.members.values(), *parts, strict=True):
