@@ -54,6 +54,16 @@ def test_reset_forgets_and_reset_twice_is_reset_once(variant: Variant, updates: 
 
 
 @each
+def test_a_hash_reads_no_state(variant: Variant, updates: list[Update]) -> None:
+    """Each walk over modules asks for it, and states that are lists grow with every update."""
+    metric = variant.make()
+    before = hash(metric)
+    for update in updates:
+        metric.update(**update)
+    assert hash(metric) == before != hash(variant.make())
+
+
+@each
 def test_forward_gives_the_batch_value_and_accumulates(variant: Variant, updates: list[Update]) -> None:
     metric = variant.make()
     for update in updates:

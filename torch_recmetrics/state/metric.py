@@ -108,10 +108,10 @@ def remembered(metric: Metric) -> dict[str, Any]:
     An update of torchmetrics' own metrics may write to a tensor, and add to a list of tensors, but not write to these.
     """
     states = {name: getattr(metric, name) for name in metric._defaults}
-    own = isinstance(metric, RecMetric)  # the states of ours are never written to
-    copies = {n: list(v) if isinstance(v, list) else v if own else v.clone() for n, v in states.items()}
     beside = {name: getattr(metric, name) for name in BESIDE_STATES if hasattr(metric, name)}
-    return copies | beside | (NOTHING_DEFERRED if own else {})
+    if isinstance(metric, RecMetric):  # the states of ours are replaced, never written to
+        return states | beside | NOTHING_DEFERRED
+    return {n: list(v) if isinstance(v, list) else v.clone() for n, v in states.items()} | beside
 
 
 class RowsOf(NamedTuple):
@@ -376,6 +376,10 @@ class RecMetric(Configured, Metric):
         """Count the users that wait."""
         if self._waiting is not None:
             self._waiting.evaluate()
+
+    def __hash__(self) -> int:
+        # torchmetrics' own reads each tensor of each state, which a walk over modules asks for.
+        return object.__hash__(self)
 
     def __getattr__(self, name: str) -> Any:
         if name in self._deferred:
