@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
+from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import (
     COUNT,
     DENOMINATOR,
@@ -26,7 +26,7 @@ from torch_recmetrics.core.tensors.moments import (
     squares_about,
 )
 from torch_recmetrics.core.tensors.segments import run_starts
-from torch_recmetrics.core.tensors.sort_keys import slices
+from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import HERE, Ranks, RowMetric
@@ -48,7 +48,7 @@ class ClickTable(SumTable):
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         clicks, places, _, shape = self.metric.rows_of_update(given)
         slices, ids = entries(shape, places), clicks.sample_ids
-        rows = terms(clicks.preds, clicks.labels, clicks.weights, self.metric.eps)
+        rows = terms(clicks.preds, clicks.labels, clicks.weights, self.metric.eps, self.metric.measured)
         if self.drawn:
             numbers = rows.T
             if not self.sliced and ids is not None and ids.shape[0]:
@@ -114,19 +114,18 @@ class ClickSums(RowMetric):
     @classmethod
     def value_of(cls, rows: dict[str, Any], *, eps: float | None = None, **options: Any) -> Tensor:
         """The value of these rows alone: what its function returns."""
-        return cls.value(click_sums(read_clicks(**rows, **options, probabilities=True), eps)[0])
+        return cls.value(click_sums(read_clicks(**rows, **options, probabilities=True), eps, cls.measured)[0])
 
     def count(self, clicks: Clicks) -> None:
         if clicks.sample_ids is None:
-            sums, spread = click_sums(clicks, self.eps, self.measured)
+            sums, spread = clicks.once(click_sums, self.eps, self.measured)
             self.set_state("sums", self.state("sums") + sums)
-            if spread is not None:
-                self.set_state("spread", added(self.state("spread"), spread))
+            self.set_state("spread", added(self.state("spread"), spread))
         elif clicks.preds.shape[0]:
-            rows = terms(clicks.preds, clicks.labels, clicks.weights, self.eps).T
+            rows = terms(clicks.preds, clicks.labels, clicks.weights, self.eps, self.measured).T
             of_sample = rows.reshape(clicks.sample_ids.shape[0], -1, 4)
-            spread = spread_of_samples(of_sample, self.measured).flatten(1) if of_sample.shape[1] > 1 else None
-            self.keep(clicks, sums_of_sample=of_sample.sum(1), spread_of_sample=spread)
+            spreads = spread_of_samples(of_sample, self.measured).flatten(1) if of_sample.shape[1] > 1 else None
+            self.keep(clicks, sums_of_sample=of_sample.sum(1), spread_of_sample=spreads)
 
     def compute(self) -> Tensor:
         """The value over all rows, 0-dim float64."""
@@ -176,14 +175,17 @@ class ClickLoss(ClickSums):
     )
 
 
-def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None) -> Tensor:
-    """(4, M): what each row adds to the sums."""
+def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None, measured: int) -> Tensor:
+    """(4, M): what each row adds to the sums; no loss is calculated where another column is measured."""
     if eps is None:
         eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
     preds, label = exact(preds), exact(labels)
-    clipped = preds.clamp(eps, 1 - eps)
-    # 1 - eps may be rounded to 1; the limit holds all the same.
-    loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
+    if measured == LOSS:
+        clipped = preds.clamp(eps, 1 - eps)
+        # 1 - eps may be rounded to 1; the limit holds all the same.
+        loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
+    else:
+        loss = torch.zeros_like(preds)
     columns = torch.stack([loss, 1 - label, label, preds])
     return columns if weights is None else columns * weights
 
@@ -191,16 +193,17 @@ def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | No
 def spread_of_rows(columns: Tensor, measured: int, *, weighted: bool) -> Tensor:
     """(2, 6): the moments of the rows of each class, from their (4, M) terms.
 
-    They are those of core/tensors/moments.py, found by products of the columns; `weighted` where some row has a weight.
+    They are those of core/tensors/moments.py; `weighted` where some row has a weight. No product of matrices finds
+    them, which torch would share between threads.
     """
     weights = columns[PASSED : CLICKS + 1]
     classes = (weights != 0).to(weights.dtype) if weighted else weights
     total = weights.sum(1)
-    numerators = classes @ columns[measured]
+    numerators = (classes * columns[measured]).sum(1)
     shift = -ratio(numerators, total)
-    deviations = columns[measured] + shift @ weights
+    deviations = classes * columns[measured] + shift.unsqueeze(1) * weights
     sums = torch.stack([numerators, total, classes.sum(1) if weighted else total])
-    squares, products = classes @ deviations.square(), weights @ deviations
+    squares, products = deviations.square().sum(1), (weights * deviations).sum(1)
     return torch.cat([sums, torch.stack([squares, products, weights.square().sum(1) if weighted else total])]).T
 
 
@@ -213,15 +216,15 @@ def spread_of_samples(rows: Tensor, measured: int) -> Tensor:
     return moments(*by_place).T.reshape(n_samples, 2, MOMENTS)
 
 
-def click_sums(clicks: Clicks, eps: float | None, measured: int | None = None) -> tuple[Tensor, Tensor | None]:
-    """(4,) the sums over the rows, and (2, 6) the moments of the column `measured` in each class; None without one."""
-    total = torch.zeros(4, dtype=accumulator_dtype(clicks.preds.device), device=clicks.preds.device)
-    spread: Tensor | None = None
+def click_sums(clicks: Clicks, eps: float | None, measured: int) -> tuple[Tensor, Tensor]:
+    """(4,) the sums over the rows, and (2, 6) the moments of the column `measured` in each class."""
+    sums, spreads = list[Tensor](), list[Tensor]()
     weights = [] if clicks.weights is None else [clicks.weights]
-    for preds, labels, *weight in slices(clicks.preds, clicks.labels, *weights):
-        columns = terms(preds, labels, weight[0] if weight else None, eps)
-        total = total + columns.sum(1)
-        if measured is not None:
-            here = spread_of_rows(columns, measured, weighted=bool(weight))
-            spread = here if spread is None else added(spread, here)
-    return total, spread
+    n_rows = slice_rows(clicks.preds.device) // 4  # of four terms each
+    for preds, labels, *weight in slices(clicks.preds, clicks.labels, *weights, rows=n_rows):
+        columns = terms(preds, labels, weight[0] if weight else None, eps, measured)
+        sums.append(columns.sum(1))
+        spreads.append(spread_of_rows(columns, measured, weighted=bool(weight)))
+    if len(sums) == 1:
+        return sums[0], spreads[0]
+    return torch.stack(sums).sum(0), combined(torch.stack(spreads))

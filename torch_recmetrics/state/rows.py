@@ -22,7 +22,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import MOMENTS, addable, from_added
 from torch_recmetrics.core.tensors.segments import first_of_each
-from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES
+from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, copy_of
 from torch_recmetrics.state.metric import RecMetric, RowsOf
 from torch_recmetrics.state.options import option
 
@@ -97,7 +97,7 @@ class KeptRows:
         """Remember rows: a column for each list, given here or an attribute of the rows."""
         for stem in self.stems:
             column = columns.get(stem, getattr(rows, stem, None))
-            piece = self.empty_row(stem) if column is None else column.clone() if stem in VIEWS else column
+            piece = self.empty_row(stem) if column is None else copy_of(column) if stem in VIEWS else column
             self.set_state(stem, [*self.state(stem), piece])
 
     def keep_only(self, which: Sequence[bool] = ()) -> None:
@@ -233,12 +233,19 @@ class RowMetric(KeptRows, RecMetric):
         """
         self.count(self.read_clicks(preds, target, weights=weights, sample_ids=sample_ids))
 
-    def read_clicks(self, preds: Tensor, target: Tensor, **columns: Any) -> Clicks:
-        """The rows of an update, checked."""
+    def read_clicks(self, preds: Tensor | Clicks, target: Tensor, **columns: Any) -> Clicks:
+        """The rows of an update, checked; `preds` may be those that a collection has read."""
+        if isinstance(preds, Clicks):
+            return preds
         self.check_device("preds", preds)
-        columns |= {"grouped": "indexes" in self.needed, "probabilities": self.probabilities}
-        columns |= {"ignore_index": self.ignore_index, "validate_args": self.validate_args}
+        columns |= {"grouped": "indexes" in self.needed, **self.reading}
         return read_clicks(preds, target, **columns)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options by which rows are read."""
+        options = "probabilities", "ignore_index", "validate_args"
+        return {name: getattr(self, name) for name in options}
 
     def rows_of_update(self, given: dict[str, Any]) -> tuple[Clicks, Tensor | None, Tensor | None, tuple[int, ...]]:
         """The rows of an update; the row of `preds` that each came from; their groups; the shape of those rows.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,7 +13,9 @@ from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.sort_keys import slices
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys, slices
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +27,28 @@ class Clicks:
     indexes: Tensor | None  # (M,) int64
     weights: Tensor | None  # (M,) float64
     sample_ids: Tensor | None  # (s,) int64, each that of M / s rows
+    made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, make: Callable[..., T], *options: Hashable) -> T:
+        """What a function makes of these rows, the same object for all metrics of a collection that ask for it."""
+        question = (make, *options)
+        if question not in self.made:
+            self.made[question] = make(self, *options)
+        found: T = self.made[question]
+        return found
+
+    def keys(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The keys of the scores, or of the same scores in another dtype."""
+        return self.once(_keys, dtype or self.preds.dtype)
 
     def select(self, shown: Tensor) -> Clicks:
         """The rows of a (M,) mask; each row has a sample id of its own, or none has one."""
         columns = (self.preds, self.labels, self.indexes, self.weights, self.sample_ids)
         return Clicks(*(None if column is None else column[shown] for column in columns))  # type: ignore[arg-type]
+
+
+def _keys(clicks: Clicks, dtype: torch.dtype) -> Tensor:
+    return ordered_keys(clicks.preds.to(dtype))
 
 
 # The dtypes that compiled loops read: numpy has no bfloat16, and Numba no float16.
@@ -111,7 +131,7 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
 def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabilities: bool) -> None:
     if not checks.active or not preds.numel():
         return
-    low, high = preds.aminmax()  # NaN if any is
+    low, high = _limits(slices(preds))  # NaN if any is
     if not probabilities:
         checks.defer(
             high.isnan(), lambda place: f"`preds` must not be NaN, got NaN in row {place // width}", preds.isnan
@@ -127,6 +147,11 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
     )
 
 
+def _limits(parts: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest number of a column that comes in parts."""
+    return torch.stack([limit for (part,) in parts for limit in part.aminmax()]).aminmax()
+
+
 def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
@@ -138,8 +163,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
         broken = torch.tensor(kernels.write_labels(target.numpy(), labels.numpy()), device=target.device)
     else:
         # Only 0 and 1 are their own squares, of integers that wrap around too; inf - inf is NaN, which breaks the rule.
-        squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
-        broken = torch.stack([limit for limits in squares for limit in limits]).any()
+        broken = torch.stack(_limits(((part * part).sub_(part),) for (part,) in slices(target))).any()
     checks.defer(
         broken,
         lambda place: f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}",

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.tensors import thresholds
+
 # The dtype of the keys says which scores they were made of. float16 and bfloat16 both have 16 bits, so the keys of
 # bfloat16 are (M, 2) bytes; torch cannot pickle uint16.
 KEY_DTYPES = {
@@ -20,20 +22,26 @@ KEY_DTYPES = {
     torch.float64: torch.int64,
 }
 SCORE_DTYPES = {key: score for score, key in KEY_DTYPES.items()}
-# A megabyte at most. In shorter slices threads wait for each other more than they work; longer ones leave the cache.
-SLICE = 1 << 17
 SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in float64
 
 
 def slice_rows(device: torch.device) -> int:
-    """The number of rows of a slice."""
-    return SLICE if device.type == "cpu" else SLICE_ON_A_GPU
+    """The number of rows of a slice: on a CPU torch starts no threads for so few."""
+    return thresholds.SERIAL_NUMBERS if device.type == "cpu" else SLICE_ON_A_GPU
 
 
 def slices(*columns: Tensor, rows: int | None = None) -> Iterator[tuple[Tensor, ...]]:
     """Views of columns of one length, a slice of rows at a time."""
     size = rows or slice_rows(columns[0].device)
     return zip(*(torch.split(column, size) for column in columns), strict=True)
+
+
+def copy_of(column: Tensor) -> Tensor:
+    """The same numbers in fresh memory."""
+    copy = torch.empty_like(column, memory_format=torch.contiguous_format)
+    for to, part in slices(copy, column):
+        to.copy_(part)
+    return copy
 
 
 def integers(keys: Tensor) -> Tensor:
