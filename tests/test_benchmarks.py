@@ -203,6 +203,7 @@ def test_each_simulation_runs(
 
 OTHERS: dict[str, tuple[str, dict[str, object]]] = {  # options, and what is smaller
     "catalogue": ("--users 9 --items 2000 --numbers 8 --top-k 5 --rounds 1 --slow-rounds 1", {}),
+    "clicks": ("--rows 70000 --rounds 1", {}),
     "collectives": ("--users 40 --items 300 --rounds 1", {"count_collectives": lambda: None}),
     "flat": ("--rows 2000 --users 100 --rounds 1", {"SMALL": (2000, 20)}),
     "growth": (

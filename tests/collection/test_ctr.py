@@ -8,13 +8,23 @@ from typing import Any
 
 import pytest
 import torch
+from fixtures.devices import watched
 from fixtures.histories import updated
 from fixtures.refusals import refused
 from oracles import clicks as oracles
 from sklearn import metrics as sklearn
 from torchmetrics import classification as torchmetrics
 
-from torch_recmetrics import ctr_metrics
+from torch_recmetrics import (
+    BinaryAUC,
+    Calibration,
+    GroupAUC,
+    LogLoss,
+    NormalizedEntropy,
+    RecMetricCollection,
+    ctr_metrics,
+)
+from torch_recmetrics.state import rows as state_rows
 
 N = 160
 
@@ -308,3 +318,34 @@ def test_after_to_empty_a_collection_has_seen_nothing(num_classes: int | None, m
     assert {name: float(value) for name, value in updated(metrics, *rows).compute().items()} == pytest.approx(
         {name: float(value) for name, value in expected.items()}, nan_ok=True
     )
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_rows_are_read_once_for_all_members_that_read_them_alike(
+    dtype: torch.dtype, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = clicks()
+    rows |= {"preds": rows["preds"].to(dtype), "weights": rows["preds"] + 1}
+    members: dict[str, Any] = {
+        "auc": BinaryAUC(),
+        "sharp": LogLoss(eps=0.1),
+        "of users": GroupAUC(),
+        "log loss": LogLoss(),
+        "ignoring": BinaryAUC(ignore_index=7),
+        "entropy": NormalizedEntropy(),
+        "calibration": Calibration(),
+    }
+    alone = {name: updated(metric.clone(), **metric.arguments(rows)) for name, metric in members.items()}
+    read = watched(monkeypatch, state_rows, "read_clicks")
+    collection = RecMetricCollection(members)
+    getattr(collection, method)(**rows)
+    assert len(read) == 3  # any scores, probabilities, and without those to ignore
+    for name, value in collection.compute().items():
+        assert float(value) == float(alone[name].compute()), name
+
+
+def test_members_that_keep_the_same_rows_share_their_memory() -> None:
+    metrics = updated(ctr_metrics(), **clicks())
+    names = "auc", "average_precision", "group_auc"
+    assert len({metrics[name].state("keys")[0].data_ptr() for name in names}) == 1

@@ -13,6 +13,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics.collection.fused_state import FusedState
+from torch_recmetrics.core.auc.labelled_rows import Clicks
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import checks as check
@@ -22,6 +23,7 @@ from torch_recmetrics.state.ranked.evaluator import Evaluator
 from torch_recmetrics.state.ranked.kept_users import user_values
 from torch_recmetrics.state.ranked.ranking_metric import RankingMetric, UserMeasure
 from torch_recmetrics.state.ranked.user_means import UserMeans
+from torch_recmetrics.state.rows import RowMetric
 from torch_recmetrics.users.user_values import UserValues
 
 if TYPE_CHECKING:
@@ -240,7 +242,7 @@ class RecMetricCollection(MetricCollection):
 
     def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:
         """Advance the members that read no ranking, each with its own arguments; what each returns."""
-        return {id(member): getattr(member, method)(**own) for member, own in taken}
+        return {id(member): getattr(member, method)(**own) for member, own in rows_read_once(taken)}
 
     def compute(self) -> dict[str, Any]:
         """The value of each member, by its name with prefix and postfix."""
@@ -417,6 +419,23 @@ class RecMetricCollection(MetricCollection):
 def name_of(metric: Any) -> str:
     """The name that a metric has by itself; torchmetrics' own have that of their class."""
     return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
+
+
+def rows_read_once(taken: list[tuple[Metric, dict[str, Any]]]) -> list[tuple[Metric, dict[str, Any]]]:
+    """The same, with the rows in place of `preds` for members that read them alike: they are read once for these."""
+    found: dict[tuple[Any, ...], Clicks] = {}
+
+    def shared(member: Metric, given: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(member, RowMetric) or "preds" not in given:
+            return given
+        how = tuple(member.reading.values())
+        if how not in found:
+            found[how] = member.read_clicks(**given)
+        return {**given, "preds": found[how]}
+
+    by_arguments = sorted(taken, key=lambda one: -len(one[1]))  # who also reads users is first
+    rows = {id(member): shared(member, given) for member, given in by_arguments}
+    return [(member, rows[id(member)]) for member, _ in taken]
 
 
 def arguments_taken(member: Metric, arguments: dict[str, Any]) -> dict[str, Any]:

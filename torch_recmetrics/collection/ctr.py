@@ -22,6 +22,7 @@ from torch_recmetrics.state.metric import is_to_empty
 
 check_num_classes = check.number_check("an integer > 2, or None for click probabilities", int, least=3)
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+STATES = ("tp", "fp", "tn", "fn")  # of torchmetrics
 
 
 class ConfusionCount(own.BinaryStatScores):
@@ -110,12 +111,18 @@ class ClickMetrics(LabelMetrics):
         (first, rows), *_ = counting
         how = {"threshold": first.threshold, "ignore_index": first.ignore_index}
         alike = {id(m): m for m, _ in counting if how == {"threshold": m.threshold, "ignore_index": m.ignore_index}}
-        cells: Any = own.BinaryStatScores(**how, validate_args=False).to(first.device)  # checked already
-        cells.update(**rows)
         others = [(member, given) for member, given in taken if id(member) not in alike]
         values = super()._advance_others(others, method)
+        before = [getattr(first, name) for name in STATES]
+        asked, first.validate_args = first.validate_args, False  # checked already
+        try:
+            first.update(**rows)
+        finally:
+            first.validate_args = asked
+        cells = [getattr(first, name) - count for name, count in zip(STATES, before, strict=True)]
+        del alike[id(first)]
         for member in alike.values():
-            member._update_state(cells.tp, cells.fp, cells.tn, cells.fn)
+            member._update_state(*cells)
             member._update_count, member._computed = member._update_count + 1, None
         return values
 

@@ -19,7 +19,6 @@ from torch_recmetrics.core.auc.thresholds import (
 )
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
-from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.scored_rows import ScoredRows
@@ -148,8 +147,8 @@ class BinaryAUC(ScoredRows):
         if not self.clustered:
             super().count(clicks)
         elif clicks.preds.shape[0]:  # half precision is widened: rows are kept, never counted in bins
-            preds = clicks.preds.to(torch.promote_types(clicks.preds.dtype, torch.float32))
-            self.keep(clicks, keys=ordered_keys(preds), groups=clicks.indexes)
+            keys = clicks.keys(torch.promote_types(clicks.preds.dtype, torch.float32))
+            self.keep(clicks, keys=keys, groups=clicks.indexes)
 
     def error_bound(self) -> Tensor:
         r"""How far the exact value can be from :meth:`compute`, 0-dim float64; 0 where every score counts.
@@ -270,5 +269,5 @@ def read_scores(
 ) -> ScoredLabels:
     """The rows of a function's arguments."""
     clicks = read_clicks(preds, target, weights=weights, ignore_index=ignore_index, validate_args=validate_args)
-    rows = Rows(ordered_keys(clicks.preds), clicks.labels, clicks.weights)
+    rows = Rows(clicks.keys(), clicks.labels, clicks.weights)
     return ScoredLabels.of([rows], None, {}, preds.device)

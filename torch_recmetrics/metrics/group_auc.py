@@ -16,7 +16,6 @@ from torch_recmetrics.core.distributed.collectives import (
 )
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import moments
-from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
@@ -159,8 +158,8 @@ class GroupAUC(RowMetric):
 def rows_in_groups(clicks: Clicks) -> tuple[Tensor, Rows]:
     """Groups and rows, read with `grouped`; half precision is widened, so that keys have one of two dtypes."""
     groups: Any = clicks.indexes
-    preds = clicks.preds.to(torch.promote_types(clicks.preds.dtype, torch.float32))
-    return groups, Rows(ordered_keys(preds), clicks.labels, clicks.weights)
+    keys = clicks.keys(torch.promote_types(clicks.preds.dtype, torch.float32))
+    return groups, Rows(keys, clicks.labels, clicks.weights)
 
 
 def group_table(groups: Tensor, rows: Rows, weighting: str) -> Groups:

@@ -18,7 +18,7 @@ from torch_recmetrics.core.auc.labelled_rows import Clicks
 from torch_recmetrics.core.auc.scored_labels import ScoredLabels, Tables, add_counts, bins_of, joined, rows_of
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys
+from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import Ranks, RowMetric
@@ -126,7 +126,7 @@ class ScoredRows(RowMetric):
             table = histogram(clicks.preds, clicks.labels, clicks.weights, n_bins)
             OwnTables(self, add_counts(self._tables(), dtype, table), {dtype})
             return
-        self.keep(clicks, keys=ordered_keys(clicks.preds))
+        self.keep(clicks, keys=clicks.keys())
         if n_bins is not None:
             self._fold()
 
@@ -233,8 +233,12 @@ class ScoredRows(RowMetric):
         """Count the rows that wait for it, once there are many; keep one histogram of each dtype."""
         if len(self.state("counts")) > 1:
             self.set_tables(self._tables())
+        dtypes = {keys.dtype for keys in self.state("keys")}
+        binned = {dtype for dtype in dtypes if bins_of(SCORE_DTYPES[dtype], self.num_bins)}
+        if not binned:  # as after each batch of an epoch that is kept
+            return
         waits = [
-            keys.shape[0] if bins_of(SCORE_DTYPES[keys.dtype], self.num_bins) and not named else 0
+            keys.shape[0] if keys.dtype in binned and not named else 0
             for keys, named in zip(self.state("keys"), self.named(), strict=True)
         ]
         enough = self._fold_rows * (1 if self.state("counts") else FIRST_FOLD)

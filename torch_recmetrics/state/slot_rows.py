@@ -16,7 +16,7 @@ from torch_recmetrics.core.auc.scored_labels import HALF_DTYPES, Rows, ScoredLab
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits
 from torch_recmetrics.core.tensors.moments import moments_by
 from torch_recmetrics.core.tensors.segments import order_by
-from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, ordered_keys, widened
+from torch_recmetrics.core.tensors.sort_keys import SCORE_DTYPES, integers, widened
 from torch_recmetrics.state.intervals import Resamples, Spread, spread_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.rows import HERE, Ranks
@@ -45,7 +45,7 @@ class RowTable(SlotTable):
     def count_clicks(self, clicks: Any, groups: Tensor | None, slices: Tensor | None) -> None:
         """Add the rows of an update, whose cluster or user is the key that they are drawn by."""
         entries = self.entries_of(slices, clicks.preds.shape[0], clicks.sample_ids, groups)
-        keys = ordered_keys(clicks.preds.to(torch.float64) if self.keyed else clicks.preds)
+        keys = clicks.keys(torch.float64 if self.keyed else None)
         weights = exact(torch.ones_like(clicks.labels)) if clicks.weights is None and self.keyed else clicks.weights
         self.keep(clicks, entries=entries, keys=keys, weights=weights, groups=groups)
 
