@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from processes.start import python, torch_alone
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 from torch_recmetrics.offline.inputs.columns import checked_rows, id_columns, need_columns, number_column, time_column
 from torch_recmetrics.offline.inputs.sources import InputError, quoted
@@ -233,6 +233,66 @@ def test_a_row_of_several_files_is_named_by_its_own(tmp_path: Path, work: Worksp
     source = work.open("truth", f"{tmp_path}/*.parquet")
     with pytest.raises(InputError, match=r"1\.parquet, row 901\): column 'score' must be a finite number"):
         checked_rows(work, source, number_column(source, "score"))
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_numbers_of_several_files_keep_their_digits(
+    tmp_path: Path, work: Workspace, form: str, order: tuple[int, ...]
+) -> None:
+    """The types of the first file rounded the numbers of the others."""
+    parts = [
+        pd.DataFrame({"item": pd.array([1, 2], "Int8"), "score": [3, 2], "note": [1, 2]}),
+        pd.DataFrame({"item": [1000], "score": [0.4], "note": ["b"]}),
+        pd.DataFrame({"item": pd.Series([], dtype=object), "score": pd.Series([], dtype=object)}),  # a part of nobody
+    ]
+    names = [tmp_path / f"{number}.{form}" for number in order]
+    for name, number in zip(names, order):
+        write_part(parts[number], name)
+    source = work.open("truth", names)
+    need_columns(source, {"item": "item", "score": "score"})
+    (item,), score = id_columns(work, (source, "item")), number_column(source, "score")
+    assert checked_rows(work, source, item, score) == 3
+    rows = work.rows(f"SELECT {item.sql}, {score.sql} FROM {source.sql} ORDER BY {source.row}")
+    own = {0: [(1, 3.0), (2, 2.0)], 1: [(1000, 0.4)], 2: []}
+    assert rows == [row for number in order for row in own[number]]
+    assert source.place(work.one(f"SELECT max({source.row}) FROM {source.sql}")[0]).count(form) == 1
+
+
+def write_part(frame: pd.DataFrame, path: Path) -> None:
+    """In the form that the suffix says."""
+    if path.suffix == ".jsonl":
+        text = frame.to_json(orient="records", lines=True) if len(frame) else "\n"
+        path.write_text(text.replace(".0", ""))
+    elif path.suffix == ".arrow":
+        feather.write_feather(frame, path)
+    else:
+        frame.to_parquet(path)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize(("one", "other"), [([7], ["007"]), (["007"], [7]), (["7"], [7.0]), ([True], [1])])
+def test_a_column_of_two_kinds_in_several_files_is_refused(
+    tmp_path: Path, work: Workspace, form: str, one: list[Any], other: list[Any]
+) -> None:
+    """With the type of the first '007' was 7."""
+    names = [tmp_path / f"{number}.{form}" for number in range(2)]
+    for name, item in zip(names, (one, other)):
+        write_part(pd.DataFrame({"item": item, "score": [1.5]}), name)
+    source = work.open("truth", names)
+    need_columns(source, {"score": "score"})
+    with pytest.raises(InputError, match=rf"'item' must be of one kind in all files, got .*0\.{form}.*1\.{form}"):
+        need_columns(source, {"item": "item"})
+
+
+def test_objects_of_pandas_are_what_all_of_them_are(work: Workspace) -> None:
+    """Of few of them DuckDB took all for integers, and read 0.4 as 0 and '0123' as 123."""
+    scores, ids = ([0] * 5_000 for _ in range(2))
+    scores[1234], ids[1234] = 0.4, "0123"  # type: ignore[call-overload]
+    frame = pd.DataFrame({"score": pd.Series(scores, dtype=object), "item": pd.Series(ids, dtype=object)})
+    source = work.open("truth", frame)
+    rows = work.rows(f"SELECT score, item FROM {source.sql} ORDER BY {source.row}")
+    assert rows[1233:1235] == [(0, "0"), (0.4, "0123")]
 
 
 NOTEBOOK = """

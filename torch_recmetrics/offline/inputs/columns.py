@@ -36,6 +36,11 @@ def need_columns(source: Source, columns: Mapping[str, str], optional: Collectio
             more = ", one name for all tables" if argument in ("user", "item") else ""
             more += ", or None (null as a flag) where there is none" if argument in optional else ""
             raise InputError(f"{source} has no column {column!r}: {hint} Give its name as `{argument}`{more}")
+        if column in source.mixed:
+            raise InputError(
+                f"{source}: column {column!r} must be of one kind in all files, got {source.mixed[column]}: write it "
+                "alike in all of them"
+            )
 
 
 def need_different(columns: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ class Source:
         files: what is read, in this order; none for a frame.
         row: the column of `sql` that numbers its rows from 0, those of each further file from a number far above.
         of_text: whether numbers may be written as text.
+        mixed: column -> the types that it has in two of the files, in words, where they are of different kinds.
     """
 
     role: str
@@ -80,6 +81,7 @@ class Source:
     files: tuple[Path, ...] = ()
     row: str = ROW
     of_text: bool = False
+    mixed: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, row: int) -> str:
         """A row, by its number, in words: the file and the row in it, counted from 1."""
@@ -200,9 +202,9 @@ def check_names(place: str, names: Sequence[str]) -> None:
         )
 
 
-def load(work: Any, table: str, select: str, file: int, place: str) -> None:
-    """Keep the rows of a query in a table, behind those of the files before, with their numbers."""
-    into = f"INSERT INTO {quoted(table)} BY NAME" if file else f"CREATE TABLE {quoted(table)} AS"
+def load(work: Any, table: str, select: str, file: int, place: str, *, more: bool = False) -> None:
+    """Keep the rows of a query in a table, with their numbers; with `more`, behind those of the files before."""
+    into = f"INSERT INTO {quoted(table)} BY NAME" if more else f"CREATE TABLE {quoted(table)} AS"
     row = f"row_number() OVER () - 1 + {file * LARGEST_FILE} AS {ROW}"
     work.run(f"{into} SELECT {row}, * FROM ({select})", place)
 
@@ -220,25 +222,78 @@ def with_wide_floats(frame: Any) -> Any:
 
 
 def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: str) -> Source:  # noqa: A002
-    """Files of one kind: Parquet where it lies, others in a table."""
+    """Files of one kind: Parquet where it lies, others in tables."""
     place, table = f"`{role}` ({name})", f"given_{role}"
     if format == "parquet":
-        # DuckDB takes the name of each file for a pattern; it says which one it cannot read.
-        sql = f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
+        sql = parquet_sql(paths)
         types = types_of(work, place, sql)
         if not any(column.lower() in PARQUET_ROW for column in types):
             row = f"CAST(file_index AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}"
-            return Source(role, name, f"(SELECT {row}, * FROM {sql})", types, tuple(paths))
+            if len(paths) == 1 or not types_differ(work, place, paths):
+                return Source(role, name, f"(SELECT {row}, * FROM {sql})", types, tuple(paths))
+            rows = [
+                f"CAST({number} AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}" for number in range(len(paths))
+            ]
+            each = [f"(SELECT {row}, * FROM {parquet_sql([path])})" for row, path in zip(rows, paths)]
+            return joined_files(work, role, name, paths, each)
+    one_table = format in ("csv", "trec")  # of text in every file
+    tables = [table if one_table else f"{table}_{number}" for number in range(len(paths))]
     for number, path in enumerate(paths):
         with refused_line(role, path):
-            load(work, table, SELECTS[format](work, role, path), number, f"`{role}` ({path})")
-    if format in ("csv", "trec"):
-        make_integers(work, place, quoted(table))
+            select = SELECTS[format](work, role, path)
+            load(work, tables[number], select, number, f"`{role}` ({path})", more=one_table and number > 0)
+    if not one_table:
+        return joined_files(work, role, name, paths, list(map(quoted, tables)), of_text=format != "parquet")
+    make_integers(work, place, quoted(table))
     types = types_of(work, place, quoted(table))
-    source = Source(role, name, quoted(table), types, tuple(paths), of_text=format != "parquet")
+    source = Source(role, name, quoted(table), types, tuple(paths), of_text=True)
     if format == "trec":
         check_trec(work, source)
     return source
+
+
+def joined_files(
+    work: Any, role: str, name: str, paths: Sequence[Path], each: Sequence[str], *, of_text: bool = False
+) -> Source:
+    """Files that may have different columns and types: `each` is SQL of the rows of one.
+
+    A column has the type that holds the numbers of all files: that of the first would round those of the others. Files
+    without a row are left out, as they may have any type.
+    """
+    place, mixed = f"`{role}` ({name})", dict[str, str]()
+    filled = [part for part in zip(paths, each) if len(each) == 1 or work.size(part[1])] or [(paths[0], each[0])]
+    first: dict[str, tuple[Path, str]] = {}
+    for path, own in filled if len(filled) > 1 else ():
+        for column, kind in types_of(work, f"`{role}` ({path})", own).items():
+            before, other = first.setdefault(column, (path, kind))
+            if family_of(kind) != family_of(other):  # 7 and '007' would become one, or 7.0 and '7' be two
+                mixed.setdefault(column, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
+    sql = filled[0][1]
+    if len(filled) > 1:
+        sql = f"({' UNION ALL BY NAME '.join(f'SELECT * FROM {own}' for _, own in filled)})"
+    return Source(role, name, sql, types_of(work, place, sql), tuple(paths), of_text=of_text, mixed=mixed)
+
+
+def parquet_sql(paths: Sequence[Path]) -> str:
+    """SQL of the rows of Parquet files; DuckDB takes the name of each for a pattern, and says which it cannot read."""
+    return f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
+
+
+def types_differ(work: Any, place: str, paths: Sequence[Path]) -> bool:
+    """Whether Parquet files may have different columns, or other types in them."""
+    files = ", ".join(literal(os.fspath(path)) for path in paths)
+    kinds = "count(DISTINCT (type, converted_type, logical_type, scale)) > 1"
+    every = f"(SELECT name FROM parquet_schema([{files}]) GROUP BY name HAVING {kinds} OR count(*) <> {len(paths)})"
+    return bool(work.rows(f"SELECT 1 FROM {every} LIMIT 1", place))
+
+
+def family_of(kind: str) -> str:
+    """What types have in common that can be one column without a loss."""
+    if kind in (*INTEGERS, *FLOATS) or kind.startswith("DECIMAL"):
+        return "numbers"
+    if kind == TEXT or kind.startswith("ENUM"):
+        return "text"
+    return "times" if kind.startswith(("DATE", "TIMESTAMP")) else kind
 
 
 def make_integers(work: Any, place: str, table: str) -> None:
@@ -253,7 +308,7 @@ def make_integers(work: Any, place: str, table: str) -> None:
 
 def parquet_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
     """SELECT of a Parquet file."""
-    return f"SELECT * FROM read_parquet([{literal(os.fspath(path))}], hive_partitioning = false)"
+    return f"SELECT * FROM {parquet_sql([path])}"
 
 
 def arrow_select(work: Any, role: str, path: Path) -> str:
