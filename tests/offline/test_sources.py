@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -283,6 +284,30 @@ def test_a_column_of_two_kinds_in_several_files_is_refused(
     need_columns(source, {"score": "score"})
     with pytest.raises(InputError, match=rf"'item' must be of one kind in all files, got .*0\.{form}.*1\.{form}"):
         need_columns(source, {"item": "item"})
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ["12:00", "12:00:00"],
+        ["2024-01-01T00:00:00", "2024-01-01T00:00:00.5"],
+        ["2024-1-1", "2024-01-01"],
+        ["A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A12"],
+        ["x", 7],
+        ["x", 'y"z'],
+    ],
+)
+def test_text_of_json_files_is_text_as_in_csv_files(tmp_path: Path, work: Workspace, items: list[Any]) -> None:
+    """DuckDB made times and UUIDs of it, and put quotes around what stood beside numbers."""
+    texts = list(map(str, items))
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"it's": item, "score": 1}) for item in items))
+    (tmp_path / "b.json").write_text(json.dumps([{"it's": item, "score": 1} for item in items]))
+    pd.DataFrame({"it's": texts, "score": 1}).to_csv(tmp_path / "c.csv", index=False)
+    for name in ("a.jsonl", "b.json", "c.csv"):
+        source = work.open(f"truth_{name}", tmp_path / name)
+        ids = Ids(work, [(source, "it's")])
+        rows = work.rows(f"SELECT {ids.of(source)}, score FROM {source.sql} ORDER BY {source.row}")
+        assert rows == [(text, 1) for text in texts], name
 
 
 def test_objects_of_pandas_are_what_all_of_them_are(work: Workspace) -> None:

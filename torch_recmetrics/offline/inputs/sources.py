@@ -354,9 +354,17 @@ def csv_select(work: Any, role: str, path: Path) -> str:
     )
 
 
-def json_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
-    """SELECT of a file of JSON objects."""
-    return f"SELECT * FROM read_json({literal(os.fspath(path))}, sample_size = -1)"
+def json_select(work: Any, role: str, path: Path) -> str:
+    """SELECT of a file of JSON objects; what is text there, in every row or in some, is text as it is written.
+
+    DuckDB would make one time of '12:00' and '12:00:00', a UUID of small letters of one in capitals, and of 'x' beside
+    numbers a text with quotes.
+    """
+    file = literal(os.fspath(path))
+    types = types_of(work, f"`{role}` ({path})", f"read_json({file}, sample_size = -1)")
+    texts = {column for column, kind in types.items() if kind.startswith(("UUID", "DATE", "TIME", "JSON"))}
+    columns = [f"{literal(own)}: {literal(TEXT if own in texts else kind)}" for own, kind in types.items()]
+    return f"SELECT * FROM read_json({file}, columns = {{{', '.join(columns)}}})"
 
 
 def trec_select(work: Any, role: str, path: Path) -> str:
