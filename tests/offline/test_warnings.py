@@ -82,6 +82,15 @@ def test_seen_that_is_the_truth(action: str) -> None:
         assert [text.partition(" (pyarrow Table), so nothing")[0] for text in found] == (expected if said else [])
 
 
+@pytest.mark.parametrize("action", ["remove", "miss"])
+def test_seen_of_nobody_in_the_truth(action: str) -> None:
+    for ids, said in (([8, 13], True), (["ann", "bob"], True), ([12, 13], False), ([], False)):
+        seen = pa.table({"user_id": pa.array(ids, None if ids else pa.int64()), "item_id": [99] * len(ids)})
+        found = told(LISTS, TRUTH, seen=seen, seen_action=action)[1]
+        expected = "`seen` (pyarrow Table) and `truth` (pyarrow Table) have no user in common, so nothing is taken out"
+        assert [text.partition(":")[0] for text in found] == [expected] * said
+
+
 def test_seen_is_looked_through_to_its_end() -> None:
     """More rows than are looked at first."""
     rows = {"user_id": list(range(3000)), "item_id": [1] * 3000}

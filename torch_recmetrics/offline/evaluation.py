@@ -16,13 +16,14 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.offline.curves import curves_of
 from torch_recmetrics.offline.inputs.likely_mistakes import (
+    warn_of_foreign_seen,
     warn_of_hidden_truth,
-    warn_of_kinds_of_ids,
     warn_of_missing_candidates,
     warn_of_one_file,
     warn_of_short_lists,
     warn_of_unread_relevance,
     warned_of_foreign_items,
+    warned_of_kinds_of_ids,
 )
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part, user_values
 from torch_recmetrics.offline.inputs.spark import workspace_of
@@ -256,7 +257,8 @@ def check_relevance(tables: Tables, least: float | None) -> None:
 def warn_of_tables(tables: Tables, collection: RecMetricCollection, *, sampled: bool) -> None:
     """Refuse relevant items of which no propensity is known, and warn of what is almost surely a mistake."""
     tables.refuse_without_propensity(labels_of(collection))
-    warn_of_kinds_of_ids(tables)
+    if not warned_of_kinds_of_ids(tables):
+        warn_of_foreign_seen(tables)
     if any(getattr(member, "needs_target", True) for member in collection.values()):
         warn_of_one_file(tables)
     warn_of_unread_relevance(tables)

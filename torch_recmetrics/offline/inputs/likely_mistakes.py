@@ -23,18 +23,22 @@ def warned_of_foreign_items(tables: Tables) -> bool:
     return foreign
 
 
-def warn_of_kinds_of_ids(tables: Tables) -> None:
-    """A warning where ids are text in one table and integers in another, and some would be one if both were these.
+def warned_of_kinds_of_ids(tables: Tables) -> bool:
+    """Whether ids are text in one table and integers in another, and some would be one if both were these, with a
+    warning.
 
     They are compared as text, so '007' and 7 never meet.
     """
+    warned = False
     for key, ids in (("user", tables.user_ids), ("item", tables.item_ids)):
         for source, column in tables.sources_with(key):
             both = sorted((source, tables.truth), key=ids.kind_of, reverse=True)
             if [ids.kind_of(one) for one in both] == ["VARCHAR", "BIGINT"] and _warned_of_kinds(
                 tables, ids, column, *both
             ):
+                warned = True
                 break
+    return warned
 
 
 def _warned_of_kinds(tables: Tables, ids: Ids, column: str, texts: Source, integers: Source) -> bool:
@@ -53,6 +57,18 @@ def _warned_of_kinds(tables: Tables, ids: Ids, column: str, texts: Source, integ
             f"{other} ({lost:,} in all): write both as integers, or both as text"
         )
     return bool(lost)
+
+
+def warn_of_foreign_seen(tables: Tables) -> None:
+    """A warning where nobody of the truth has seen anything: the ids of `seen` may be of another kind."""
+    if tables.seen is None or not tables.workspace.size(tables.seen.sql):
+        return
+    seen, users = (f"SELECT {tables.user_ids.of(own)} AS id FROM {own.sql}" for own in (tables.seen, tables.truth))
+    if not tables.workspace.rows(f"SELECT 1 FROM ({seen}) AS s SEMI JOIN ({users}) AS t USING (id) LIMIT 1"):
+        warn(
+            f"{tables.seen} and {tables.truth} have no user in common, so nothing is taken out: are the ids of the "
+            "same kind, and the columns the right ones?"
+        )
 
 
 def warn_of_hidden_truth(tables: Tables, labels: Labels) -> None:
