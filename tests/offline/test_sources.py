@@ -265,6 +265,8 @@ def write_part(frame: pd.DataFrame, path: Path) -> None:
     if path.suffix == ".jsonl":
         text = frame.to_json(orient="records", lines=True) if len(frame) else "\n"
         path.write_text(text.replace(".0", ""))
+    elif path.suffix == ".csv":
+        frame.to_csv(path, index=False)
     elif path.suffix == ".arrow":
         feather.write_feather(frame, path)
     else:
@@ -308,6 +310,20 @@ def test_text_of_json_files_is_text_as_in_csv_files(tmp_path: Path, work: Worksp
         ids = Ids(work, [(source, "it's")])
         rows = work.rows(f"SELECT {ids.of(source)}, score FROM {source.sql} ORDER BY {source.row}")
         assert rows == [(text, 1) for text in texts], name
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run?", "run*", "[r]un1", "run[", "run[!0]"])
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
+def test_a_file_whose_name_reads_as_a_pattern_is_itself(tmp_path: Path, work: Workspace, name: str, form: str) -> None:
+    """DuckDB read the file that the pattern finds: another one."""
+    for folder, score in ((name, 0.5), ("run1", 7.0)):
+        (tmp_path / folder).mkdir()
+        write_part(pd.DataFrame({"item": ["a"], "score": [score]}), tmp_path / folder / f"{name}.{form}")
+    path = tmp_path / name / f"{name}.{form}"
+    for given in (path, str(path), [path, tmp_path / "run1" / f"{name}.{form}"]):
+        source = work.open(f"truth_{type(given).__name__}", given)
+        rows = work.rows(f"SELECT CAST(score AS DOUBLE) FROM {source.sql} ORDER BY {source.row}")
+        assert rows == [(0.5,), (7.0,)][: len(source.files)]
 
 
 def test_objects_of_pandas_are_what_all_of_them_are(work: Workspace) -> None:

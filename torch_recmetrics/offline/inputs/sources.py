@@ -113,6 +113,11 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def file_literal(path: Path) -> str:
+    """The path of a file as a value; DuckDB takes it for a pattern, in which ``[*]`` is a star."""
+    return literal(re.sub(r"[*?\[]", r"[\g<0>]", os.fspath(path)))
+
+
 def digest(file: Path) -> str:
     """SHA-256 of the bytes of a file, as hexadecimal digits."""
     known = hashlib.sha256()
@@ -275,13 +280,13 @@ def joined_files(
 
 
 def parquet_sql(paths: Sequence[Path]) -> str:
-    """SQL of the rows of Parquet files; DuckDB takes the name of each for a pattern, and says which it cannot read."""
-    return f"read_parquet([{', '.join(literal(os.fspath(path)) for path in paths)}], hive_partitioning = false)"
+    """SQL of the rows of Parquet files."""
+    return f"read_parquet([{', '.join(map(file_literal, paths))}], hive_partitioning = false)"
 
 
 def types_differ(work: Any, place: str, paths: Sequence[Path]) -> bool:
     """Whether Parquet files may have different columns, or other types in them."""
-    files = ", ".join(literal(os.fspath(path)) for path in paths)
+    files = ", ".join(map(file_literal, paths))
     kinds = "count(DISTINCT (type, converted_type, logical_type, scale)) > 1"
     every = f"(SELECT name FROM parquet_schema([{files}]) GROUP BY name HAVING {kinds} OR count(*) <> {len(paths)})"
     return bool(work.rows(f"SELECT 1 FROM {every} LIMIT 1", place))
@@ -326,7 +331,7 @@ def arrow_select(work: Any, role: str, path: Path) -> str:
 def lines_of(path: Path) -> str:
     """SQL of the lines of a file of text, which may be packed."""
     return (
-        f"read_csv({literal(os.fspath(path))}, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', "
+        f"read_csv({file_literal(path)}, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', "
         f"escape = '', header = false, auto_detect = false, max_line_size = {LONGEST_LINE})"
     )
 
@@ -348,7 +353,7 @@ def csv_select(work: Any, role: str, path: Path) -> str:
     check_names(f"`{role}` ({path}, line 1)", header)
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in header)
     return (
-        f"SELECT * FROM read_csv({literal(os.fspath(path))}, columns = {{{columns}}}, delim = {literal(delimiter)}, "
+        f"SELECT * FROM read_csv({file_literal(path)}, columns = {{{columns}}}, delim = {literal(delimiter)}, "
         f"quote = '\"', escape = '\"', header = true, auto_detect = false, "
         f"max_line_size = {LONGEST_LINE})"
     )
@@ -360,7 +365,7 @@ def json_select(work: Any, role: str, path: Path) -> str:
     DuckDB would make one time of '12:00' and '12:00:00', a UUID of small letters of one in capitals, and of 'x' beside
     numbers a text with quotes.
     """
-    file = literal(os.fspath(path))
+    file = file_literal(path)
     types = types_of(work, f"`{role}` ({path})", f"read_json({file}, sample_size = -1)")
     texts = {column for column, kind in types.items() if kind.startswith(("UUID", "DATE", "TIME", "JSON"))}
     columns = [f"{literal(own)}: {literal(TEXT if own in texts else kind)}" for own, kind in types.items()]
