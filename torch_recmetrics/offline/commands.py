@@ -26,7 +26,7 @@ from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.arguments import add_arguments, arranged, refusal_of
 from torch_recmetrics.offline.evaluation import evaluate
-from torch_recmetrics.offline.inputs.sources import InputError
+from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError
 from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.members import CUTOFFS
@@ -351,6 +351,8 @@ def run_overlap(options: Options, output: Output) -> None:
     train, test, target = required(options, "train"), required(options, "test"), options.pop("output")
     if target is not None and (not target or Path(target).is_dir()):
         raise InputError(f"`output` must be a Parquet file, {target!r} is {'a folder' if target else 'none'}")
+    if target is not None and SUFFIXES.get(Path(target).suffix.lower(), "parquet") != "parquet":
+        raise InputError(f"`output` must be a Parquet file, got {target!r}: let its name end in .parquet")
     with engine_of(options) as read:
         found = overlap(read(train), read(test), options.pop("drop") or target is not None, **options)
         if target is not None and is_spark(found.kept):
