@@ -173,6 +173,31 @@ def test_arguments_by_position_have_the_names_that_all_members_give_them() -> No
         mixed.update(reward, reward)
 
 
+def test_an_argument_by_name_is_none_by_position() -> None:
+    reward, logged, policy = torch.tensor([1.0, 0.0, 0.0]), torch.full((3,), 0.5), torch.tensor([0.5, 0.25, 0.0])
+    users = torch.tensor([0, 1, 1])
+    alone = OffPolicyValue()
+    alone.update(reward, logged, policy, indexes=users)
+    for method in ("update", "forward"):
+        for given in (
+            ((reward, logged, policy), {}),
+            ((reward, logged), {"policy": policy}),
+            ((), {"reward": reward, "logged": logged, "policy": policy}),
+        ):
+            metrics = RecMetricCollection({"value": OffPolicyValue()})
+            getattr(metrics, method)(*given[0], **given[1], indexes=users)
+            assert metrics.compute()["value"] == alone.compute()
+            assert metrics["value"].standard_error() == alone.standard_error()
+    with pytest.raises(ValueError, match="`policy` is missing"):  # users are no probabilities
+        metrics.update(reward, logged, indexes=users)
+    clicks = RecMetricCollection([BinaryAUC(), GroupAUC()])
+    preds, target = torch.rand(4), torch.tensor([0, 1, 1, 0])
+    with pytest.raises(TypeError, match="`target` was given twice, by position and by name"):
+        clicks.update(preds, target, target=target)
+    clicks.update(preds, target, torch.zeros(4, dtype=torch.int64), indexes=None)
+    assert int(clicks["group_auc"].per_group()[0].numel()) == 1
+
+
 def test_members_without_values_of_users_are_left_out() -> None:
     em = FromSampled(NDCG(10), num_items=40, method="em")
     given = {"item_ids": torch.arange(6), "target_ids": torch.arange(4), "sample_ids": torch.arange(4)}

@@ -126,17 +126,17 @@ class RecMetricCollection(MetricCollection):
             metric.start_keeping_users()
         super().__setitem__(name, metric)
 
-    def _by_own_names(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments, of which those given by position get the names that all members have for these positions."""
-        firsts = {tuple(member._update_signature.parameters)[: len(POSITIONS)] for member in self._modules.values()}
-        names = firsts.pop() if len(firsts) == 1 else POSITIONS
-        if "preds" in names or len(names) < len(POSITIONS):
-            return arguments
-        positional = {own: arguments[name] for name, own in zip(POSITIONS, names, strict=True) if name in arguments}
-        named = {name: value for name, value in arguments.items() if name not in POSITIONS}
-        if twice := [name for name in named if name in positional]:
+    def _by_name(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """All arguments of an update; those given by position have the names that all members have for them."""
+        names: tuple[str, ...] = POSITIONS
+        if not self._fused_state().members:
+            firsts = {tuple(member._update_signature.parameters)[: len(POSITIONS)] for member in self._modules.values()}
+            own = firsts.pop() if len(firsts) == 1 else POSITIONS
+            names = POSITIONS if "preds" in own or len(own) < len(POSITIONS) else own
+        positional = {name: value for name, value in zip(names, given, strict=True) if value is not None}
+        if twice := [name for name, value in named.items() if value is not None and name in positional]:
             raise TypeError(f"`{twice[0]}` was given twice, by position and by name")
-        return positional | named
+        return dict.fromkeys(POSITIONS) | named | positional
 
     def _check_known(self, arguments: Iterable[str]) -> None:
         """Refuse an argument that no member takes."""
@@ -195,10 +195,11 @@ class RecMetricCollection(MetricCollection):
         preds: Tensor | Ranking | None = None,
         target: Tensor | None = None,
         indexes: Tensor | None = None,
+        /,
         **named: Any,
     ) -> None:
         """Update all members; the arguments are those of the members' own ``update``."""
-        self._advance({"preds": preds, "target": target, "indexes": indexes, **named}, "update")
+        self._advance(self._by_name((preds, target, indexes), named), "update")
 
     @torch.jit.unused
     @left_out
@@ -207,11 +208,11 @@ class RecMetricCollection(MetricCollection):
         preds: Tensor | Ranking | None = None,
         target: Tensor | None = None,
         indexes: Tensor | None = None,
+        /,
         **named: Any,
     ) -> dict[str, Any]:
         """Update all members, and return their values for this batch alone."""
-        arguments = {"preds": preds, "target": target, "indexes": indexes, **named}
-        values = self._advance(arguments, "forward")
+        values = self._advance(self._by_name((preds, target, indexes), named), "forward")
         return self._named((name, self._modules[name], value) for name, value in values.items())
 
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
@@ -221,8 +222,6 @@ class RecMetricCollection(MetricCollection):
             if metric._is_synced:
                 raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
         arguments = {name: value for name, value in arguments.items() if value is not None}
-        if not fused.members:
-            arguments = self._by_own_names(arguments)
         if not fused.members or not arguments.keys() <= ARGUMENTS:  # all of which a member that ranks takes
             self._check_known(arguments)
         layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
