@@ -1,6 +1,7 @@
 """Updates of everyday shapes keep out of torch's threads, which stall where another process holds a core.
 
-torch shares a step between threads that has 32,768 numbers or more (at::internal::GRAIN_SIZE).
+torch shares a step between threads that has 32,768 numbers or more (at::internal::GRAIN_SIZE), a logarithm or another
+function from 2,048 on, and products of matrices as it likes.
 """
 
 from __future__ import annotations
@@ -13,26 +14,18 @@ from fixtures.devices import Each
 from fixtures.variants import CLICKED, Variant
 from torch.utils._pytree import tree_leaves
 
-from torch_recmetrics import ranking_metrics
+from torch_recmetrics import ctr_metrics, ranking_metrics
 
 GRAIN_SIZE = 32_768
-# What does no work, or as much as what it gives: that is looked at by itself.
-BY_RESULT = {
-    *(
-        "alias",
-        "as_strided",
-        "detach",
-        "expand",
-        "gather",
-        "lift_fresh",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-    ),
-    *("empty", "empty_like", "index", "new_empty", "t", "transpose", "unbind", "unsqueeze", "view"),
+FUNCTIONS = {"exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "sigmoid", "sqrt", "tanh"}
+PRODUCTS = {"addmm", "addmv", "bmm", "dot", "mm", "mv"}
+SMALLER = dict.fromkeys(FUNCTIONS | PRODUCTS, 2048)
+# What does no work.
+VIEWS = {
+    *("alias", "as_strided", "detach", "expand", "lift_fresh", "select", "slice", "split", "split_with_sizes", "t"),
+    *("transpose", "unbind", "unsqueeze", "view", "empty", "empty_like", "new_empty"),
 }
-VIEWS = BY_RESULT - {"gather", "index"}
+LOOKS_UP = {"gather", "index"}  # as much work as what they give
 
 
 def shared_steps(metric: Any, update: dict[str, Any]) -> list[str]:
@@ -42,9 +35,9 @@ def shared_steps(metric: Any, update: dict[str, Any]) -> list[str]:
 
     def note(operation: Any, made: list[torch.Tensor]) -> None:
         function, *given = operation
-        name = function.overloadpacket.__name__
-        read = [] if name in BY_RESULT else [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
-        if name not in VIEWS and any(tensor.numel() >= GRAIN_SIZE for tensor in (*made, *read)):
+        name = function.overloadpacket.__name__.rstrip("_")
+        read = [] if name in LOOKS_UP else [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+        if name not in VIEWS and any(tensor.numel() >= SMALLER.get(name, GRAIN_SIZE) for tensor in (*made, *read)):
             found.append(name)
 
     with Each(note):
@@ -63,6 +56,12 @@ def test_rows_of_clicks(variant: Variant) -> None:
     if variant.metric.__name__ == "GroupAUC":
         update["indexes"] = torch.randint(1000, (rows,), generator=generator)
     assert shared_steps(variant.make(), update) == []
+
+
+def test_everything_of_a_click_model() -> None:
+    generator = torch.Generator().manual_seed(0)
+    preds, target = torch.rand(1 << 16, generator=generator), torch.randint(2, (1 << 16,), generator=generator)
+    assert shared_steps(ctr_metrics(weighting=None), {"preds": preds, "target": target}) == []
 
 
 @pytest.mark.parametrize("kind", ["random", "seen", "hidden", "dense", "bfloat16", "candidates"])

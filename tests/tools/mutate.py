@@ -76,7 +76,7 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "slot_counts": ("COUNTED", "WAITING_IDS", "WAITING_PIECES"),
     "slot_sums": ("WAITING_ROWS", "WAITING_PIECES"),
     "slots": ("UNITS",),
-    "sort_keys": ("SLICE_ON_A_GPU",),
+    "sort_keys": ("SLICE", "SLICE_ON_A_GPU"),
     "spark": ("FAN_IN", "ROWS_AT_ONCE"),
     "statistics": ("LARGEST_BLOCK",),
     "ties": ("SMALL_STEP", "TABLE_ELEMENTS"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -15,6 +15,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.auc.labelled_rows import read_clicks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.metrics.auc import AveragePrecision, BinaryAUC
 from torch_recmetrics.metrics.group_auc import GroupAUC
 from torch_recmetrics.metrics.probability import Calibration, LogLoss, NormalizedEntropy
@@ -95,7 +96,9 @@ class ClickMetrics(LabelMetrics):
         if not clicks.preds.numel():
             return None
         # torchmetrics' own refuse floats, and a row without a dimension.
-        labels = target.detach().to(torch.bool).to(torch.int64)
+        labels = target.detach()
+        if labels.dtype != torch.int64 or not self.validate_args:
+            labels = labels.to(torch.bool).to(torch.int64)
         given = {**arguments, "target": labels}
         if ignore_index is not None and target.dtype != torch.bool:
             # torchmetrics looks at the predictions of rows that it leaves out: one above 1 makes logits of all.
@@ -113,18 +116,21 @@ class ClickMetrics(LabelMetrics):
         alike = {id(m): m for m, _ in counting if how == {"threshold": m.threshold, "ignore_index": m.ignore_index}}
         others = [(member, given) for member, given in taken if id(member) not in alike]
         values = super()._advance_others(others, method)
-        before = [getattr(first, name) for name in STATES]
-        asked, first.validate_args = first.validate_args, False  # checked already
-        try:
-            first.update(**rows)
-        finally:
-            first.validate_args = asked
-        cells = [getattr(first, name) - count for name, count in zip(STATES, before, strict=True)]
-        del alike[id(first)]
+        cells = cells_of(rows["preds"], rows["target"], first.threshold)
         for member in alike.values():
-            member._update_state(*cells)
-            member._update_count, member._computed = member._update_count + 1, None
+            own_cells = {name: getattr(member, name) + count for name, count in zip(STATES, cells, strict=True)}
+            member.__dict__.update(own_cells, _update_count=member._update_count + 1, _computed=None)
         return values
+
+
+def cells_of(preds: Tensor, target: Tensor, threshold: float) -> Sequence[Tensor]:
+    """True and false positives, true and false negatives; rows with another target than 0 and 1 are left out."""
+    total = torch.zeros(len(STATES), dtype=torch.int64, device=preds.device)
+    for chance, label in slices(preds.detach().reshape(-1), target.reshape(-1)):
+        over, clicked, passed = chance > threshold, label == 1, label == 0
+        total += torch.stack([(a & b).sum() for a in (over, ~over) for b in (clicked, passed)])
+    true_positives, false_positives, false_negatives, true_negatives = total.unbind()
+    return true_positives, false_positives, true_negatives, false_negatives
 
 
 def counts_cells(member: Metric) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_recmetrics.state.row_sums import CLICKS, LOSS, PASSED, PREDICTED, ClickLoss, ClickSums
+from torch_recmetrics.core.auc.click_sums import CLICKS, LOSS, PASSED, PREDICTED
+from torch_recmetrics.state.row_sums import ClickLoss, ClickSums
 
 __all__ = ["Calibration", "LogLoss", "NormalizedEntropy"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,9 +10,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.auc.click_sums import (
+    CLICKS,
+    LOSS,
+    PASSED,
+    PREDICTED,
+    click_sums,
+    spread_of_rows,
+    spread_of_samples,
+    terms,
+)
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import (
     COUNT,
     DENOMINATOR,
@@ -21,19 +29,14 @@ from torch_recmetrics.core.tensors.moments import (
     NUMERATOR,
     added,
     combined,
-    moments,
-    ratio,
     squares_about,
 )
 from torch_recmetrics.core.tensors.segments import run_starts
-from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.rows import HERE, Ranks, RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
 from torch_recmetrics.state.slots import Entries
-
-LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
 
 
 class ClickTable(SumTable):
@@ -147,10 +150,7 @@ class ClickSums(RowMetric):
             rows = piece["sums_of_sample"]
             sums = sums + rows.sum(0)
             several = piece.get("spread_of_sample")  # of samples of one row their sums say it
-            if several is None:
-                here = spread_of_rows(rows.T, self.measured, weighted=True)
-            else:
-                here = combined(several.view(-1, 2, MOMENTS))
+            here = spread_of_rows(rows.T, self.measured) if several is None else combined(several.view(-1, 2, MOMENTS))
             spread = added(spread, here)
         return sums, spread
 
@@ -173,58 +173,3 @@ class ClickLoss(ClickSums):
         doc="How near predictions count to 0 and 1; None for the precision of their dtype (that of float32 for half "
         "precision), which is scikit-learn's.",
     )
-
-
-def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None, measured: int) -> Tensor:
-    """(4, M): what each row adds to the sums; no loss is calculated where another column is measured."""
-    if eps is None:
-        eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
-    preds, label = exact(preds), exact(labels)
-    if measured == LOSS:
-        clipped = preds.clamp(eps, 1 - eps)
-        # 1 - eps may be rounded to 1; the limit holds all the same.
-        loss = torch.where(labels, clipped.log(), (-clipped).log1p().clamp(min=math.log(eps))).neg_()
-    else:
-        loss = torch.zeros_like(preds)
-    columns = torch.stack([loss, 1 - label, label, preds])
-    return columns if weights is None else columns * weights
-
-
-def spread_of_rows(columns: Tensor, measured: int, *, weighted: bool) -> Tensor:
-    """(2, 6): the moments of the rows of each class, from their (4, M) terms.
-
-    They are those of core/tensors/moments.py; `weighted` where some row has a weight. No product of matrices finds
-    them, which torch would share between threads.
-    """
-    weights = columns[PASSED : CLICKS + 1]
-    classes = (weights != 0).to(weights.dtype) if weighted else weights
-    total = weights.sum(1)
-    numerators = (classes * columns[measured]).sum(1)
-    shift = -ratio(numerators, total)
-    deviations = classes * columns[measured] + shift.unsqueeze(1) * weights
-    sums = torch.stack([numerators, total, classes.sum(1) if weighted else total])
-    squares, products = deviations.square().sum(1), (weights * deviations).sum(1)
-    return torch.cat([sums, torch.stack([squares, products, weights.square().sum(1) if weighted else total])]).T
-
-
-def spread_of_samples(rows: Tensor, measured: int) -> Tensor:
-    """(S, 2, 6): the same for each of several samples, from (S, M, 4) terms."""
-    weights = rows[:, :, PASSED : CLICKS + 1]
-    numerators = torch.where(weights != 0, rows[:, :, measured : measured + 1], 0)
-    n_samples, n_rows = rows.shape[:2]
-    by_place = [part.movedim(0, 1).reshape(n_rows, 2 * n_samples) for part in (numerators, weights)]
-    return moments(*by_place).T.reshape(n_samples, 2, MOMENTS)
-
-
-def click_sums(clicks: Clicks, eps: float | None, measured: int) -> tuple[Tensor, Tensor]:
-    """(4,) the sums over the rows, and (2, 6) the moments of the column `measured` in each class."""
-    sums, spreads = list[Tensor](), list[Tensor]()
-    weights = [] if clicks.weights is None else [clicks.weights]
-    n_rows = slice_rows(clicks.preds.device) // 4  # of four terms each
-    for preds, labels, *weight in slices(clicks.preds, clicks.labels, *weights, rows=n_rows):
-        columns = terms(preds, labels, weight[0] if weight else None, eps, measured)
-        sums.append(columns.sum(1))
-        spreads.append(spread_of_rows(columns, measured, weighted=bool(weight)))
-    if len(sums) == 1:
-        return sums[0], spreads[0]
-    return torch.stack(sums).sum(0), combined(torch.stack(spreads))

@@ -22,6 +22,7 @@ from torch_recmetrics.core.auc.pairs import (
 )
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import compact_ids as numbering
+from torch_recmetrics.core.tensors import sort_keys as key_module
 from torch_recmetrics.core.tensors import sorts, thresholds
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
@@ -31,8 +32,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     """Small inputs must take every path that large ones take."""
     if request.param == "slices of three":
         monkeypatch.setattr(thresholds, "SERIAL_NUMBERS", 3)
+        monkeypatch.setattr(key_module, "SLICE", 3)
     elif request.param == "torch's sort":
         monkeypatch.setattr(thresholds, "SERIAL_NUMBERS", 1)
+        monkeypatch.setattr(key_module, "SLICE", 1)
         monkeypatch.setattr(sorts, "numpy_is_faster", lambda: False)
     elif request.param == "crowded tables":
         monkeypatch.setattr(numbering, "TABLE_BITS", 1)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from fractions import Fraction
+from typing import Any
 
 import pytest
 import torch
 
-from torch_recmetrics import BinaryAUC, GroupAUC
+from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, LogLoss, NormalizedEntropy
 from torch_recmetrics.core.auc.histogram import codes_of, count_into, histogram
 from torch_recmetrics.core.auc.pairs import group_pairs, sort_rows
 from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import plain
+from torch_recmetrics.core.tensors.moments import MOMENTS
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 pytest.importorskip("numba")
@@ -86,3 +89,41 @@ def test_bad_labels_and_scores_are_refused_on_both_ways(bad: float) -> None:
     metric.update(torch.tensor([math.inf, 1.0]), torch.tensor([1, 0]))
     with pytest.raises(ValueError, match=r"`preds` must not be NaN, got NaN in row 1"):
         metric.update(torch.tensor([1.0, math.nan]), torch.tensor([1, 0]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rate", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("n_rows", [0, 1, 70, 33_000])
+def test_the_moments_of_classes_are_those_of_exact_sums(n_rows: int, rate: float, weighted: bool) -> None:
+    g = torch.Generator().manual_seed(2)
+    passed, clicked = (torch.rand(n_rows, generator=g, dtype=torch.float64) + 5 for _ in range(2))
+    labels = torch.rand(n_rows, generator=g) < rate
+    weights = torch.randint(3, (n_rows,), generator=g).double() * 1.7
+    found = torch.empty(2, MOMENTS, dtype=torch.float64)
+    given = weights if weighted else weights[:0]
+    kernels.class_moments(*(column.numpy() for column in (passed, clicked, labels, given, found)))
+    for label, values in enumerate((passed, clicked)):
+        b = [Fraction(w) if weighted else Fraction(1) for w in weights[labels == label].tolist()]
+        a = [w * Fraction(v) for w, v in zip(b, values[labels == label].tolist(), strict=True)]
+        ratio = sum(a) / sum(b) if any(b) else 0
+        off = [x - ratio * y for x, y in zip(a, b, strict=True)]
+        expected = [sum(a), sum(b), sum(y != 0 for y in b), sum(x * x for x in off), 0, sum(y * y for y in b)]
+        expected[4] = sum(x * y for x, y in zip(off, b, strict=True))
+        assert found[label].tolist() == pytest.approx(list(map(float, expected)), rel=1e-12, abs=1e-7)
+
+
+@pytest.mark.parametrize("metric", [LogLoss, NormalizedEntropy, Calibration])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_losses_are_the_same_on_both_ways(metric: Any, weighted: bool, dtype: torch.dtype) -> None:
+    g = torch.Generator().manual_seed(3)
+    preds = torch.rand(40_000, generator=g).to(dtype).clamp_(0, 1)
+    preds[:2] = torch.tensor([0, 1])
+    labels = torch.rand(40_000, generator=g).to(dtype) < preds
+    more = {"weights": torch.randint(3, (40_000,), generator=g)} if weighted else {}
+    ours, beside = metric(), metric()
+    ours.update(preds[::2], labels[::2], **{name: column[::2] for name, column in more.items()})
+    with plain():
+        beside.update(preds[::2], labels[::2], **{name: column[::2] for name, column in more.items()})
+    for one, other in ((ours.compute(), beside.compute()), (ours.standard_error(), beside.standard_error())):
+        assert float(one) == pytest.approx(float(other), rel=1e-12)

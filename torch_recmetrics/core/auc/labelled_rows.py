@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -131,20 +132,29 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
 def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabilities: bool) -> None:
     if not checks.active or not preds.numel():
         return
-    low, high = _limits(slices(preds))  # NaN if any is
+    least, most = (0.0, 1.0) if probabilities else (-math.inf, math.inf)
+    if _is_readable(preds):
+        own = preds.numpy()
+        broken = torch.tensor(kernels.count_beyond(own, *own.dtype.type((least, most))) > 0, device=preds.device)
+    else:
+        low, high = _limits(slices(preds))  # NaN if any is
+        broken = ~((low >= least) & (high <= most))
     if not probabilities:
-        checks.defer(
-            high.isnan(), lambda place: f"`preds` must not be NaN, got NaN in row {place // width}", preds.isnan
-        )
+        checks.defer(broken, lambda place: f"`preds` must not be NaN, got NaN in row {place // width}", preds.isnan)
         return
     checks.defer(
-        ~((low >= 0) & (high <= 1)),
+        broken,
         lambda place: (
             f"`preds` must be probabilities in [0, 1], got {preds[place].item():g} in row {place // width}; "
             "put logits through a sigmoid first"
         ),
         lambda: ~((preds >= 0) & (preds <= 1)),
     )
+
+
+def _is_readable(column: Tensor) -> bool:
+    """Whether a compiled loop reads it, with one version for each dtype."""
+    return column.dtype in READABLE and usable(column) and column.is_contiguous()
 
 
 def _limits(parts: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor]:
@@ -158,7 +168,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if not checks.active or not target.numel():
         return target.to(torch.bool)
     labels = None
-    if target.dtype in READABLE and usable(target) and target.is_contiguous():
+    if _is_readable(target):
         labels = torch.empty_like(target, dtype=torch.bool)
         broken = torch.tensor(kernels.write_labels(target.numpy(), labels.numpy()), device=target.device)
     else:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torch_recmetrics.core.kernels.runtime import compiled
+from torch_recmetrics.core.kernels.runtime import compiled, compiled_sums
 
 Array = npt.NDArray[Any]
 
@@ -35,6 +35,15 @@ def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int,
 
 
 @compiled
+def count_beyond(scores: Array, least: float, most: float) -> Any:
+    """How many of (M,) scores are NaN, or not between two ends."""
+    count = np.int32(0)
+    for row in range(np.uint64(scores.shape[0])):
+        count = np.int32(count + (not ((scores[row] >= least) & (scores[row] <= most))))
+    return count
+
+
+@compiled
 def write_labels(target: Array, labels: Array) -> bool:
     """Write which of (M,) numbers are not 0; whether any is neither 0 nor 1."""
     broken = False
@@ -42,6 +51,37 @@ def write_labels(target: Array, labels: Array) -> bool:
         labels[row] = target[row] != 0
         broken |= (target[row] != 0) & (target[row] != 1)
     return broken
+
+
+@compiled_sums
+def class_moments(passed: Array, clicked: Array, labels: Array, weights: Array, moments: Array) -> None:
+    """Write (2, 6) `moments`, see core/tensors/moments.py: of the rows that were not clicked, and of those that were.
+
+    Args:
+        passed, clicked: (M,) what a row measures if it was not clicked, and if it was.
+        labels: (M,) bool.
+        weights: (M,), or none where all rows weigh 1.
+    """
+    weighted, n_rows = weights.shape[0] > 0, np.uint64(labels.shape[0])
+    for label in range(2):
+        numerator, denominator, count, squares, products, denominator_squares = 0.0, 0.0, 0, 0.0, 0.0, 0.0
+        values = clicked if label else passed
+        for row in range(n_rows):
+            weight = weights[row] if weighted else 1.0
+            weight = weight if labels[row] == label else 0.0
+            numerator += weight * values[row]
+            denominator += weight
+            count += weight != 0.0
+            denominator_squares += weight * weight
+        centre = numerator / denominator if denominator > 0.0 else 0.0
+        for row in range(n_rows):
+            weight = weights[row] if weighted else 1.0
+            weight = weight if labels[row] == label else 0.0
+            deviation = weight * (values[row] - centre)
+            squares += deviation * deviation
+            products += deviation * weight
+        moments[label, 0], moments[label, 1], moments[label, 2] = numerator, denominator, count
+        moments[label, 3], moments[label, 4], moments[label, 5] = squares, products, denominator_squares
 
 
 @compiled

@@ -265,7 +265,7 @@ def sort_codes(
         relevance: (M,), in the lowest `bits` as multiples of the unit; left out for a unit of 0.
     """
     codes = torch.empty(numbers.shape, dtype=torch.int64, device=numbers.device)
-    keys = torch.empty(min(codes.shape[0], slice_rows(codes.device)), dtype=torch.int32, device=codes.device)
+    keys = torch.empty(min(codes.shape[0], slice_rows(codes)), dtype=torch.int32, device=codes.device)
     signs = torch.empty_like(keys)
     largest = 0.0
     for code, number, score, value in slices(codes, numbers, scores, relevance):

@@ -22,17 +22,22 @@ KEY_DTYPES = {
     torch.float64: torch.int64,
 }
 SCORE_DTYPES = {key: score for score, key in KEY_DTYPES.items()}
+# Of columns that are longer, a megabyte at most: in shorter slices threads wait for each other more than they work, and
+# longer ones leave the cache. Updates have fewer rows, and start no threads.
+SLICE = 1 << 17
 SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in float64
 
 
-def slice_rows(device: torch.device) -> int:
-    """The number of rows of a slice: on a CPU torch starts no threads for so few."""
-    return thresholds.SERIAL_NUMBERS if device.type == "cpu" else SLICE_ON_A_GPU
+def slice_rows(column: Tensor) -> int:
+    """The number of rows of a slice of a column."""
+    if not column.is_cpu:
+        return SLICE_ON_A_GPU
+    return SLICE if column.shape[0] > SLICE else thresholds.SERIAL_NUMBERS
 
 
 def slices(*columns: Tensor, rows: int | None = None) -> Iterator[tuple[Tensor, ...]]:
     """Views of columns of one length, a slice of rows at a time."""
-    size = rows or slice_rows(columns[0].device)
+    size = rows or slice_rows(columns[0])
     return zip(*(torch.split(column, size) for column in columns), strict=True)
 
 
@@ -61,7 +66,7 @@ def ordered_keys(scores: Tensor) -> Tensor:
     """
     bits = bits_of(scores.detach().reshape(-1).contiguous())
     keys = bits.new_empty(bits.shape)  # of stride 1, also for a single score
-    signs = bits.new_empty(min(bits.shape[0], slice_rows(bits.device)))
+    signs = bits.new_empty(min(bits.shape[0], slice_rows(bits)))
     for key, part in slices(keys, bits):
         write_keys(part, key, signs[: part.shape[0]])
     return keys_from(keys, scores.dtype)

@@ -1,0 +1,99 @@
+"""What metrics of probabilities add up over rows: sums, and the moments of each class, which tell their spread."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_recmetrics.core.auc.labelled_rows import Clicks
+from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels.runtime import usable
+from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined, moments, ratio
+from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices
+
+LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
+
+
+def measures(preds: Tensor, eps: float | None, measured: int) -> tuple[Tensor, Tensor]:
+    """(M,) each: what rows measure if they were not clicked, and if they were: their losses, or the predictions."""
+    chances = exact(preds)
+    if measured == PREDICTED:
+        return chances, chances
+    if eps is None:
+        eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
+    chances = chances.clamp(eps, 1 - eps)
+    if chances.is_cpu:  # torch shares 2,048 logarithms between threads, NumPy none
+        with np.errstate(divide="ignore"):
+            logs = [torch.from_numpy(of) for of in (np.log1p(-chances.numpy()), np.log(chances.numpy()))]
+    else:
+        logs = [(-chances).log1p(), chances.log()]
+    # 1 - eps may be rounded to 1; the limit holds all the same.
+    return logs[0].clamp_(min=math.log(eps)).neg_(), logs[1].neg_()
+
+
+def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None, measured: int) -> Tensor:
+    """(4, M): what each row adds to the sums; 0 for what is not measured."""
+    label = exact(labels)
+    columns = torch.stack([torch.zeros_like(label), 1 - label, label, torch.zeros_like(label)])
+    passed, clicked = measures(preds, eps, measured)
+    columns[measured] = torch.where(labels, clicked, passed)
+    return columns if weights is None else columns * weights
+
+
+def spread_of_rows(columns: Tensor, measured: int) -> Tensor:
+    """(2, 6): the moments of the rows of each class, from their (4, M) terms.
+
+    They are those of core/tensors/moments.py. No product of matrices finds them: torch would share it between threads.
+    """
+    weights = columns[PASSED : CLICKS + 1]
+    classes = (weights != 0).to(weights.dtype)
+    numerators = classes * columns[measured]
+    sums = torch.stack([numerators, weights]).sum(2)
+    deviations = numerators - ratio(*sums).unsqueeze(1) * weights
+    rest = classes, deviations.square(), weights * deviations, weights.square()
+    return torch.cat([sums, torch.stack([column.sum(1) for column in rest])]).T
+
+
+def spread_of_samples(rows: Tensor, measured: int) -> Tensor:
+    """(S, 2, 6): the same for each of several samples, from (S, M, 4) terms."""
+    weights = rows[:, :, PASSED : CLICKS + 1]
+    numerators = torch.where(weights != 0, rows[:, :, measured : measured + 1], 0)
+    n_samples, n_rows = rows.shape[:2]
+    by_place = [part.movedim(0, 1).reshape(n_rows, 2 * n_samples) for part in (numerators, weights)]
+    return moments(*by_place).T.reshape(n_samples, 2, MOMENTS)
+
+
+def click_sums(clicks: Clicks, eps: float | None, measured: int) -> tuple[Tensor, Tensor]:
+    """(4,) the sums over the rows, and (2, 6) the moments of the column `measured` in each class."""
+    spread_of, n_rows = spread_of_terms, slice_rows(clicks.preds) // 4  # of four terms each
+    if usable(clicks.preds, clicks.labels):
+        spread_of, n_rows = spread_by_loop, slice_rows(clicks.preds)
+    weights = [] if clicks.weights is None else [clicks.weights]
+    parts = slices(clicks.preds, clicks.labels, *weights, rows=n_rows)
+    spreads = [spread_of(eps, measured, *part) for part in parts]
+    spread = combined(torch.stack(spreads)) if len(spreads) > 1 else spreads[0]
+    sums = spread.new_zeros(4)
+    sums[PASSED : CLICKS + 1] = spread[:, DENOMINATOR]
+    sums[measured] = spread[:, NUMERATOR].sum()
+    return sums, spread
+
+
+def spread_of_terms(
+    eps: float | None, measured: int, preds: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """(2, 6): the moments of the rows of each class."""
+    return spread_of_rows(terms(preds, labels, weights, eps, measured), measured)
+
+
+def spread_by_loop(
+    eps: float | None, measured: int, preds: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """The same by a compiled loop."""
+    found, weights = np.empty((2, MOMENTS)), preds.new_empty(0).double() if weights is None else weights
+    columns = *measures(preds, eps, measured), labels.contiguous(), weights.contiguous()
+    kernels.class_moments(*(column.numpy() for column in columns), found)
+    return torch.from_numpy(found)
