@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -258,6 +259,18 @@ def test_numbers_of_several_files_keep_their_digits(
     own = {0: [(1, 3.0), (2, 2.0)], 1: [(1000, 0.4)], 2: []}
     assert rows == [row for number in order for row in own[number]]
     assert source.place(work.one(f"SELECT max({source.row}) FROM {source.sql}")[0]).count(form) == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_whole_numbers_beside_float32_are_not_rounded(tmp_path: Path, work: Workspace, order: tuple[int, ...]) -> None:
+    large = 2**24 + 1
+    parts = pd.DataFrame({"score": [large]}), pd.DataFrame({"score": np.array([0.5], np.float32)})
+    names = [tmp_path / f"{number}.parquet" for number in order]
+    for name, number in zip(names, order):
+        write_part(parts[number], name)
+    source = work.open("truth", names)
+    score = number_column(source, "score").sql
+    assert {value for (value,) in work.rows(f"SELECT {score} FROM {source.sql}")} == {large, 0.5}
 
 
 def write_part(frame: pd.DataFrame, path: Path) -> None:

@@ -268,14 +268,17 @@ def joined_files(
     place, mixed = f"`{role}` ({name})", dict[str, str]()
     filled = [part for part in zip(paths, each) if len(each) == 1 or work.size(part[1])] or [(paths[0], each[0])]
     first: dict[str, tuple[Path, str]] = {}
+    selects = []
     for path, own in filled if len(filled) > 1 else ():
-        for column, kind in types_of(work, f"`{role}` ({path})", own).items():
+        types = types_of(work, f"`{role}` ({path})", own)
+        for column, kind in types.items():
             before, other = first.setdefault(column, (path, kind))
             if family_of(kind) != family_of(other):  # 7 and '007' would become one, or 7.0 and '7' be two
                 mixed.setdefault(column, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
-    sql = filled[0][1]
-    if len(filled) > 1:
-        sql = f"({' UNION ALL BY NAME '.join(f'SELECT * FROM {own}' for _, own in filled)})"
+        floats = [quoted(column) for column, kind in types.items() if kind == "FLOAT"]  # to which integers are rounded
+        wide = ", ".join(f"CAST({column} AS DOUBLE) AS {column}" for column in floats)
+        selects.append(f"SELECT * {f'REPLACE ({wide}) ' if wide else ''}FROM {own}")
+    sql = f"({' UNION ALL BY NAME '.join(selects)})" if selects else filled[0][1]
     return Source(role, name, sql, types_of(work, place, sql), tuple(paths), of_text=of_text, mixed=mixed)
 
 
