@@ -12,6 +12,7 @@ from fixtures.cases import LAYOUTS, NAMED, Update, rows
 from fixtures.items import ITEMS
 from fixtures.refusals import remembered
 from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, STATES, VARIANTS, K, Variant, ways
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics import ILS, AveragePrecision, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy, rank
 
@@ -51,6 +52,17 @@ def test_reset_forgets_and_reset_twice_is_reset_once(variant: Variant, updates: 
     assert remembered(metric) == remembered(variant.make())
     metric.update(**updates[3])
     assert float(metric.compute()) == variant.expected(updates[3:])
+
+
+@each
+def test_between_sync_and_unsync_an_update_is_refused(variant: Variant, updates: list[Update]) -> None:
+    """`unsync` takes back the states of before, and with them whatever was counted meanwhile."""
+    metric = variant.fed(updates[:2])
+    metric._is_synced = True
+    with pytest.raises(TorchMetricsUserError, match="is synced: call its `unsync` before an update"):
+        metric.update(**updates[2])
+    metric._is_synced = False
+    assert float(metric.compute()) == variant.expected(updates[:2])
 
 
 @each

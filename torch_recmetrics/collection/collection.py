@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from torch_recmetrics.collection.fused_state import FusedState
 from torch_recmetrics.core.auc.labelled_rows import Clicks
@@ -219,8 +218,7 @@ class RecMetricCollection(MetricCollection):
         """Advance all members by ``"update"`` or ``"forward"``, and return what the latter gives, by member name."""
         fused = self._fused_state()
         for metric in fused.members:
-            if metric._is_synced:
-                raise TorchMetricsUserError(f"{metric.name} is synced: call its `unsync` before an update")
+            metric.check_own_states()
         arguments = {name: value for name, value in arguments.items() if value is not None}
         if not fused.members or not arguments.keys() <= ARGUMENTS:  # all of which a member that ranks takes
             self._check_known(arguments)

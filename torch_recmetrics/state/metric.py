@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from torchmetrics.utilities.prints import rank_zero_only
 
 from torch_recmetrics.core.distributed.collectives import check_ready
@@ -455,6 +456,7 @@ class RecMetric(Configured, Metric):
 
         @functools.wraps(update)
         def guarded(*args: Any, **kwargs: Any) -> None:
+            self.check_own_states()
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
@@ -466,6 +468,11 @@ class RecMetric(Configured, Metric):
                 raise
 
         return left_out(guarded)
+
+    def check_own_states(self) -> None:
+        """Refuse an update between `sync` and `unsync`, which takes the states of before back."""
+        if self._is_synced:
+            raise TorchMetricsUserError(f"{self.name} is synced: call its `unsync` before an update")
 
     def note_update(self) -> None:
         """A merge or a checkpoint counts as one update."""
