@@ -28,9 +28,9 @@ THEIRS = "torchmetrics"
 
 
 @contextmanager
-def busy(rows: int) -> Iterator[None]:
+def busy(n_processes: int) -> Iterator[None]:
     """Beside so many processes that never rest."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(rows)]
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n_processes)]
     try:
         yield
     finally:

@@ -218,7 +218,7 @@ class RecMetricCollection(MetricCollection):
         """Advance all members by ``"update"`` or ``"forward"``, and return what the latter gives, by member name."""
         fused = self._fused_state()
         for metric in fused.members:
-            metric.check_own_states()
+            metric.check_not_synced()
         arguments = {name: value for name, value in arguments.items() if value is not None}
         if not fused.members or not arguments.keys() <= ARGUMENTS:  # all of which a member that ranks takes
             self._check_known(arguments)

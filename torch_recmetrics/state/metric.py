@@ -456,7 +456,7 @@ class RecMetric(Configured, Metric):
 
         @functools.wraps(update)
         def guarded(*args: Any, **kwargs: Any) -> None:
-            self.check_own_states()
+            self.check_not_synced()
             before = self._update_count, self._computed
             try:
                 counted(*args, **kwargs)
@@ -469,7 +469,7 @@ class RecMetric(Configured, Metric):
 
         return left_out(guarded)
 
-    def check_own_states(self) -> None:
+    def check_not_synced(self) -> None:
         """Refuse an update between `sync` and `unsync`, which takes the states of before back."""
         if self._is_synced:
             raise TorchMetricsUserError(f"{self.name} is synced: call its `unsync` before an update")

@@ -16,7 +16,6 @@ from torch_recmetrics.core.auc.click_sums import (
     PASSED,
     PREDICTED,
     click_sums,
-    spread_of_rows,
     spread_of_samples,
     terms,
 )
@@ -150,8 +149,10 @@ class ClickSums(RowMetric):
             rows = piece["sums_of_sample"]
             sums = sums + rows.sum(0)
             several = piece.get("spread_of_sample")  # of samples of one row their sums say it
-            here = spread_of_rows(rows.T, self.measured) if several is None else combined(several.view(-1, 2, MOMENTS))
-            spread = added(spread, here)
+            each = (
+                spread_of_samples(rows.unsqueeze(0), self.measured) if several is None else several.view(-1, 2, MOMENTS)
+            )
+            spread = added(spread, combined(each))
         return sums, spread
 
     def exchange(self, process_group: Any) -> None:

@@ -13,7 +13,7 @@ from torch_recmetrics.core.kernels import pairs as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined, moments, ratio
-from torch_recmetrics.core.tensors.sort_keys import slice_rows, slices
+from torch_recmetrics.core.tensors.sort_keys import SLICE, slice_rows, slices
 
 LOSS, PASSED, CLICKS, PREDICTED = range(4)  # the columns of the sums; passed: shown and not clicked
 
@@ -26,7 +26,7 @@ def measures(preds: Tensor, eps: float | None, measured: int) -> tuple[Tensor, T
     if eps is None:
         eps = torch.finfo(torch.promote_types(preds.dtype, torch.float32)).eps
     chances = chances.clamp(eps, 1 - eps)
-    if chances.is_cpu:  # torch shares 2,048 logarithms between threads, NumPy none
+    if usable(chances):  # torch shares 2,048 logarithms between threads, NumPy none
         with np.errstate(divide="ignore"):
             logs = [torch.from_numpy(of) for of in (np.log1p(-chances.numpy()), np.log(chances.numpy()))]
     else:
@@ -37,29 +37,16 @@ def measures(preds: Tensor, eps: float | None, measured: int) -> tuple[Tensor, T
 
 def terms(preds: Tensor, labels: Tensor, weights: Tensor | None, eps: float | None, measured: int) -> Tensor:
     """(4, M): what each row adds to the sums; 0 for what is not measured."""
-    label = exact(labels)
-    columns = torch.stack([torch.zeros_like(label), 1 - label, label, torch.zeros_like(label)])
     passed, clicked = measures(preds, eps, measured)
-    columns[measured] = torch.where(labels, clicked, passed)
+    label, value = exact(labels), torch.where(labels, clicked, passed)
+    nothing = value.new_zeros(()).expand_as(value)
+    loss, predicted = (value, nothing) if measured == LOSS else (nothing, value)
+    columns = torch.stack([loss, 1 - label, label, predicted])
     return columns if weights is None else columns * weights
 
 
-def spread_of_rows(columns: Tensor, measured: int) -> Tensor:
-    """(2, 6): the moments of the rows of each class, from their (4, M) terms.
-
-    They are those of core/tensors/moments.py. No product of matrices finds them: torch would share it between threads.
-    """
-    weights = columns[PASSED : CLICKS + 1]
-    classes = (weights != 0).to(weights.dtype)
-    numerators = classes * columns[measured]
-    sums = torch.stack([numerators, weights]).sum(2)
-    deviations = numerators - ratio(*sums).unsqueeze(1) * weights
-    rest = classes, deviations.square(), weights * deviations, weights.square()
-    return torch.cat([sums, torch.stack([column.sum(1) for column in rest])]).T
-
-
 def spread_of_samples(rows: Tensor, measured: int) -> Tensor:
-    """(S, 2, 6): the same for each of several samples, from (S, M, 4) terms."""
+    """(S, 2, 6): the moments of the rows of each class in each of several samples, from (S, M, 4) terms."""
     weights = rows[:, :, PASSED : CLICKS + 1]
     numerators = torch.where(weights != 0, rows[:, :, measured : measured + 1], 0)
     n_samples, n_rows = rows.shape[:2]
@@ -69,9 +56,8 @@ def spread_of_samples(rows: Tensor, measured: int) -> Tensor:
 
 def click_sums(clicks: Clicks, eps: float | None, measured: int) -> tuple[Tensor, Tensor]:
     """(4,) the sums over the rows, and (2, 6) the moments of the column `measured` in each class."""
-    spread_of, n_rows = spread_of_terms, slice_rows(clicks.preds) // 4  # of four terms each
-    if usable(clicks.preds, clicks.labels):
-        spread_of, n_rows = spread_by_loop, slice_rows(clicks.preds)
+    looped = usable(clicks.preds, clicks.labels)
+    spread_of, n_rows = (spread_by_loop, None) if looped else (spread_of_terms, max(SLICE, slice_rows(clicks.preds)))
     weights = [] if clicks.weights is None else [clicks.weights]
     parts = slices(clicks.preds, clicks.labels, *weights, rows=n_rows)
     spreads = [spread_of(eps, measured, *part) for part in parts]
@@ -85,8 +71,14 @@ def click_sums(clicks: Clicks, eps: float | None, measured: int) -> tuple[Tensor
 def spread_of_terms(
     eps: float | None, measured: int, preds: Tensor, labels: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """(2, 6): the moments of the rows of each class."""
-    return spread_of_rows(terms(preds, labels, weights, eps, measured), measured)
+    """(2, 6): the moments of the rows of each class, by products of matrices."""
+    columns = terms(preds, labels, weights, eps, measured)
+    weight = columns[PASSED : CLICKS + 1]
+    classes = weight if weights is None else (weight != 0).to(weight.dtype)
+    numerators, total = classes @ columns[measured], weight.sum(1)
+    deviations = columns[measured] - ratio(numerators, total) @ weight
+    rest = classes.sum(1), classes @ deviations.square(), weight @ deviations, weight.square().sum(1)
+    return torch.stack([numerators, total, *rest]).T
 
 
 def spread_by_loop(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -137,7 +137,7 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
         own = preds.numpy()
         broken = torch.tensor(kernels.count_beyond(own, *own.dtype.type((least, most))) > 0, device=preds.device)
     else:
-        low, high = _limits(slices(preds))  # NaN if any is
+        low, high = preds.aminmax()  # NaN if any is
         broken = ~((low >= least) & (high <= most))
     if not probabilities:
         checks.defer(broken, lambda place: f"`preds` must not be NaN, got NaN in row {place // width}", preds.isnan)
@@ -157,11 +157,6 @@ def _is_readable(column: Tensor) -> bool:
     return column.dtype in READABLE and usable(column) and column.is_contiguous()
 
 
-def _limits(parts: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest number of a column that comes in parts."""
-    return torch.stack([limit for (part,) in parts for limit in part.aminmax()]).aminmax()
-
-
 def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
@@ -173,7 +168,8 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
         broken = torch.tensor(kernels.write_labels(target.numpy(), labels.numpy()), device=target.device)
     else:
         # Only 0 and 1 are their own squares, of integers that wrap around too; inf - inf is NaN, which breaks the rule.
-        broken = torch.stack(_limits(((part * part).sub_(part),) for (part,) in slices(target))).any()
+        squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
+        broken = torch.stack([limit for limits in squares for limit in limits]).any()
     checks.defer(
         broken,
         lambda place: f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}",
