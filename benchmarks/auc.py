@@ -7,6 +7,7 @@ rows to a metric of constant memory.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,10 @@ def race_auc(rows: int, rate: float, rounds: int) -> None:
     for name, metric in ((f"{OURS}, {batches}", BinaryAUC()), (f"{OURS}, 2^20 bins, {batches}", BinaryAUC(1 << 20))):
         runs[name] = in_batches(metric, *pair)
         check(name, runs[name](), theirs, float(metric.error_bound()) + 1e-12)
+    weights = torch.rand(rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    runs[f"{OURS}, weights"] = updated(BinaryAUC(), *pair, weights)
+    theirs_weighted = functools.partial(roc_auc_score, target, preds, sample_weight=weights.numpy())
+    check("weights", runs[f"{OURS}, weights"](), theirs_weighted(), 1e-12)
     contestants = [Contestant(name, run, 1) for name, run in runs.items()]
     slow = max(3, rounds // 4)
     for name, unchecked in (("torchmetrics", {}), ("torchmetrics, unchecked", {"validate_args": False})):
@@ -111,9 +116,11 @@ def race_auc(rows: int, rate: float, rounds: int) -> None:
         check(name, run(), theirs, 1e-5)  # it sums in float32
         contestants.append(Contestant(name, run, 1, slow))
     contestants.append(Contestant("scikit-learn", lambda: roc_auc_score(target, preds), 1, slow))
+    contestants.append(Contestant("scikit-learn, weights", theirs_weighted, 1, slow))
     results = race(contestants, rounds)
     print("\n" + table(results, OURS) + "\n")
     print(ratios(results, "scikit-learn", OURS, "goal: 15"))
+    print(ratios(results, "scikit-learn, weights", f"{OURS}, weights", "no goal"))
     print(ratios(results, "torchmetrics", OURS, "goal: 9"))
     print(ratios(results, "torchmetrics, unchecked", OURS, "goal: 9"))
     for bits in (16, 18, 20):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from oracles.clicks import auc, pairs
 
 from torch_recmetrics.core.auc.histogram import histogram, lower_edges, pairs_of, used_bins
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys
 
 
@@ -65,6 +67,8 @@ def test_counts_beyond_int64() -> None:
     counts = torch.tensor([many, 0, 1, many, 5, 7, 0, 0])
     twice_u = many * (2 * many + 1) + 7 * (2 * (many + 1) + 5)
     assert pairs_of(counts) == (twice_u, many + 7, many + 6, many + 35)
+    with plain():
+        assert pairs_of(counts) == (twice_u, many + 7, many + 6, many + 35)
     assert pairs_of(counts).auc == twice_u / (2 * (many + 7) * (many + 6))
 
 
@@ -77,4 +81,6 @@ def test_sums_are_exact_at_any_size(table: list[tuple[int, int]]) -> None:
             shared += scale * positives * scale * negatives
             below += negatives
         counts = torch.tensor(table).flatten() * scale
-        assert pairs_of(counts) == (twice_u, scale * sum(p for _, p in table), scale * below, shared)
+        for way in (plain, nullcontext):
+            with way():
+                assert pairs_of(counts) == (twice_u, scale * sum(p for _, p in table), scale * below, shared)

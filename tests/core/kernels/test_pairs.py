@@ -70,6 +70,51 @@ def test_groups_have_their_pairs(dtype: torch.dtype, kinds: int) -> None:
         assert twice_u == sum(2 * (hit > other) + (hit == other) for hit in hits for other in others)
 
 
+@pytest.mark.parametrize("sizes", [(1.0, 1.0), (1e-100, 1e100), (1e100, 1e-100)])
+@pytest.mark.parametrize("kinds", [2, 40, 100_000])
+@pytest.mark.parametrize("dtype", DTYPES[2:])
+def test_groups_have_the_weight_of_their_pairs(dtype: torch.dtype, kinds: int, sizes: tuple[float, float]) -> None:
+    """To the rounding of a last step, whatever the rows of each class weigh."""
+    g = torch.Generator().manual_seed(2)
+    scores = torch.randint(-kinds, kinds, (400,), generator=g).to(dtype)
+    labels, groups = torch.rand(400, generator=g) < 0.3, torch.randint(-5, 12, (400,), generator=g) * 1_000_003
+    size_of = torch.tensor(sizes, dtype=torch.float64)
+    weights = torch.rand(400, dtype=torch.float64, generator=g) * size_of[labels.long()]
+    weights[::7] = 0
+    found = group_pairs(*sort_rows(groups, ordered_keys(scores), labels, weights))
+    assert found.indexes.tolist() == sorted(set(groups.tolist()))
+    rows = list(zip(scores.tolist(), labels.tolist(), map(Fraction, weights.tolist()), groups.tolist(), strict=True))
+    for index, *pairs in zip(*map(torch.Tensor.tolist, found), strict=True):
+        hits = [(score, weight) for score, label, weight, group in rows if label and group == index]
+        others = [(score, weight) for score, label, weight, group in rows if not label and group == index]
+        twice_u = sum(w * v * (2 * (hit > other) + (hit == other)) for hit, w in hits for other, v in others)
+        expected = [twice_u, sum(weight for _, weight in hits), sum(weight for _, weight in others)]
+        assert pairs == pytest.approx(list(map(float, expected)), rel=1e-15)
+    with plain():
+        beside = group_pairs(*sort_rows(groups, ordered_keys(scores), labels, weights))
+    for column, other in zip(found, beside, strict=True):
+        assert column.tolist() == pytest.approx(other.tolist(), rel=1e-13)
+
+
+def test_many_rows_of_one_group_lose_no_digits() -> None:
+    """A plain running sum of a million numbers is off by 1e-13 of them."""
+    g = torch.Generator().manual_seed(3)
+    weights = torch.rand(1_000_000, dtype=torch.float64, generator=g)
+    labels = torch.arange(1_000_000) >= 500_000
+    found = group_pairs(*sort_rows(None, torch.arange(1_000_000), labels, weights))
+    negatives, positives = (math.fsum(part.tolist()) for part in weights.split(500_000))
+    expected = [2 * positives * negatives, positives, negatives]
+    assert [float(column) for column in found[1:]] == pytest.approx(expected, rel=4e-16)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_keys_are_the_same_on_both_ways(dtype: torch.dtype) -> None:
+    scores, _ = rows(dtype, 1_000_000)
+    found = ordered_keys(scores)
+    with plain():
+        assert torch.equal(ordered_keys(scores), found)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8])
 def test_labels_are_read_and_checked(dtype: torch.dtype) -> None:
     target = torch.tensor([0, 1, 1, 0, 2, 1]).to(dtype)

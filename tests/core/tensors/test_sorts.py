@@ -12,6 +12,7 @@ from torch_recmetrics.core.tensors.sorts import (
     numpy_is_faster,
     processor,
     sort_column,
+    sort_with_places,
     sorted_rows,
 )
 
@@ -51,6 +52,33 @@ def test_what_was_made_in_inference_mode_is_sorted_outside(way: str) -> None:
     assert torch.equal(sort_column(keys.clone()), keys.sort().values)
     expected = keys.sort().values
     assert torch.equal(sort_column(keys), expected)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.uint8])
+@pytest.mark.parametrize("n", [0, 1, 2, 1023, 1024, 70_001])
+@pytest.mark.parametrize("kinds", [1, 3, 100, None])
+def test_places_say_where_sorted_keys_stood(way: str, dtype: torch.dtype, n: int, kinds: int | None) -> None:
+    """Whether the keys leave room for the places, as those of few kinds do, or not."""
+    limits = torch.iinfo(dtype)
+    keys = torch.randint(limits.min, limits.max, (n,), dtype=dtype)
+    keys = keys if kinds is None else (keys % kinds + limits.max - kinds).to(dtype)
+    given = keys.clone()
+    found, places = sort_with_places(given)
+    expected, order = torch.sort(keys, stable=True)
+    assert (found.dtype, places.dtype) == (dtype, torch.int64)
+    assert torch.equal(found, expected)
+    assert torch.equal(places, order)
+    assert torch.equal(given, keys), "the keys are left as they are"
+
+
+@pytest.mark.parametrize("span_bits", [58, 59, 60, 61])
+def test_places_and_keys_share_all_bits_but_the_sign(way: str, span_bits: int) -> None:
+    """Of eight rows, whose places take four bits: keys of 59 bits are the largest that ride with them."""
+    low = -(2**span_bits) // 2
+    keys = torch.tensor([5, low + 2**span_bits - 1, low, 5, 0, low, low + 2**span_bits - 1, -1])
+    found, places = sort_with_places(keys)
+    assert found.tolist() == sorted(keys.tolist())
+    assert places.tolist() == sorted(range(8), key=lambda place: (int(keys[place]), place))
 
 
 MILAN = "Family 25 Model 1, AuthenticAMD"

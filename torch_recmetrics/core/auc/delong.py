@@ -14,6 +14,7 @@ from torch_recmetrics.core.auc.pairs import Packed, class_sums, sort_rows, units
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, distinct_rows, joined
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
+from torch_recmetrics.core.tensors.sorts import sort_with_places
 
 ROUNDING = 1e-15  # a standard error as small is that of rows all pairs of which are alike
 
@@ -104,7 +105,7 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     used = weights > 0
     groups = torch.zeros_like(used, dtype=torch.int64) if rows.groups is None else rows.groups
     keys, positive, weights, groups = (column[used] for column in (rows.keys, rows.labels, weights, groups))
-    keys, order = torch.sort(keys)
+    keys, order = sort_with_places(keys)
     positive, weights, groups = positive[order], weights[order], groups[order]
     starts = run_starts(keys)
     score = starts.cumsum(0) - 1
@@ -145,5 +146,5 @@ def sides_of(seen: ScoredLabels) -> Sides:
     if n_counted:
         of_bins = weights[-n_counted:]
         squares[-n_counted:] = number[-n_counted:] = float("nan") if lacks_squares(seen) else of_bins
-    keys, order = torch.sort(rows.keys)
+    keys, order = sort_with_places(rows.keys)
     return class_sums(run_starts(keys), rows.labels[order], *(column[order] for column in (weights, squares, number)))

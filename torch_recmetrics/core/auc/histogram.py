@@ -68,8 +68,12 @@ def used_bins(counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def pairs_of(counts: Tensor) -> Pairs:
     """The pairs of a histogram. Those that share a bin count one half."""
-    _, negatives, positives = used_bins(counts)
     number = float if counts.is_floating_point() else int
+    if number is int and usable(counts):
+        twice_u, hits, others, shared = kernels.count_pairs(counts.numpy())
+        if 2 * hits * others <= torch.iinfo(torch.int64).max:
+            return Pairs(twice_u, hits, others, shared)
+    _, negatives, positives = used_bins(counts)
     if number is int and 2 * int(positives.sum()) * int(negatives.sum()) > torch.iinfo(torch.int64).max:
         sides: Any = [np.array(side.tolist(), dtype=object) for side in (negatives, positives)]  # of any size
         negatives, positives = sides

@@ -135,7 +135,9 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
     least, most = (0.0, 1.0) if probabilities else (-math.inf, math.inf)
     if _is_readable(preds):
         own = preds.numpy()
-        broken = torch.tensor(kernels.count_beyond(own, *own.dtype.type((least, most))) > 0, device=preds.device)
+        if not kernels.count_beyond(own, *own.dtype.type((least, most))):
+            return
+        broken = torch.ones((), dtype=torch.bool, device=preds.device)
     else:
         low, high = preds.aminmax()  # NaN if any is
         broken = ~((low >= least) & (high <= most))
@@ -162,10 +164,11 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
         return target
     if not checks.active or not target.numel():
         return target.to(torch.bool)
-    labels = None
     if _is_readable(target):
         labels = torch.empty_like(target, dtype=torch.bool)
-        broken = torch.tensor(kernels.write_labels(target.numpy(), labels.numpy()), device=target.device)
+        if not kernels.write_labels(target.numpy(), labels.numpy()):
+            return labels
+        broken = torch.ones((), dtype=torch.bool, device=target.device)
     else:
         # Only 0 and 1 are their own squares, of integers that wrap around too; inf - inf is NaN, which breaks the rule.
         squares = ((part * part).sub_(part).aminmax() for (part,) in slices(target))
@@ -175,7 +178,7 @@ def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
         lambda place: f"`target` must hold 0 and 1 only, got {target[place].item():g} in row {place // width}",
         lambda: (target != 0) & (target != 1),
     )
-    return target.to(torch.bool) if labels is None else labels
+    return target.to(torch.bool)
 
 
 def _defer_two_classes(checks: check.ValueChecks, preds: Tensor, labels: Tensor) -> None:

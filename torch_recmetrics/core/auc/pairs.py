@@ -19,7 +19,7 @@ from torch_recmetrics.core.tensors.compact_ids import factorize, span
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import slices
-from torch_recmetrics.core.tensors.sorts import sort_column
+from torch_recmetrics.core.tensors.sorts import sort_column, sort_with_places
 
 MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; label and sign take one bit each
 
@@ -136,7 +136,7 @@ def sort_rows(
     packed = pack(keys, labels, groups)
     if weights is None:
         return packed._replace(codes=sort_column(packed.codes)), None
-    codes, order = torch.sort(packed.codes)
+    codes, order = sort_with_places(packed.codes)
     return packed._replace(codes=codes), exact(weights)[order]
 
 
@@ -146,10 +146,15 @@ def group_pairs(packed: Packed, weights: Tensor | None) -> GroupPairs:
     They are exact integers, or each pair counts the product of its rows' weights, in float64.
     """
     codes = packed.codes
-    if weights is None and usable(codes):
-        columns = codes.new_empty((4, min(codes.shape[0], packed.most_groups)), dtype=torch.int64)
-        n_groups = kernels.count_groups(codes.numpy(), packed.shift, *columns.numpy())
-        return packed.by_index(*columns[:, :n_groups])
+    if usable(codes):
+        groups = codes.new_empty(min(codes.shape[0], packed.most_groups), dtype=torch.int64)
+        columns = groups.new_empty((3, *groups.shape), dtype=torch.int64 if weights is None else weights.dtype)
+        written = groups.numpy(), *columns.numpy()
+        if weights is None:
+            n_groups = kernels.count_groups(codes.numpy(), packed.shift, *written)
+        else:
+            n_groups = kernels.weigh_groups(codes.numpy(), packed.shift, weights.numpy(), *written)
+        return packed.by_index(groups[:n_groups], *columns[:, :n_groups])
     if weights is None:
         return packed.by_index(*counted_by_place(codes, packed.shift))
     starts = run_starts(codes >> 1)  # of a score in a group

@@ -10,6 +10,7 @@ from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.poisson import poisson_weights, replicate_blocks, seeded, steps_of
 from torch_recmetrics.core.tensors.segments import run_starts
+from torch_recmetrics.core.tensors.sorts import sort_with_places
 
 
 def replicate_areas(
@@ -25,7 +26,7 @@ def replicate_areas(
         seed: any int64.
         num_replicates: R.
     """
-    order = torch.sort(keys, stable=True).indices
+    order = sort_with_places(keys)[1]
     units, keys, labels, weights = units[order], keys[order], labels[order], weights[order]
     starts = run_starts(keys)
     if usable(units):

@@ -14,6 +14,7 @@ from torch_recmetrics.core.auc.pairs import Pairs, all_pairs, class_sums
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact
 from torch_recmetrics.core.tensors.segments import run_starts
 from torch_recmetrics.core.tensors.sort_keys import KEY_DTYPES, SCORE_DTYPES, ordered_keys, scores_of, widened
+from torch_recmetrics.core.tensors.sorts import sort_with_places
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 # Histograms by the dtype of their scores, (2 * bins,) each: int64, or floats once a row had a weight. So integer counts
@@ -141,9 +142,9 @@ class ScoredLabels:
             bins, negatives, positives = (column.flip(0) for column in used_bins(counts))
             return lower_edges(self.dtype, bins, counts.shape[0] // 2), exact(negatives), exact(positives)
         rows = self.all_rows()
-        keys, order = torch.sort(rows.keys, descending=True)
-        starts = run_starts(keys)
+        turned, order = sort_with_places(rows.keys.bitwise_not())
+        starts = run_starts(turned)
         weights = exact(torch.ones_like(rows.labels)) if rows.weights is None else rows.weights[order]
         negatives, positives = class_sums(starts, rows.labels[order], weights)[0]
         used = (negatives + positives).nonzero().flatten()
-        return scores_of(keys[starts])[used].to(self.dtype), negatives[used], positives[used]
+        return scores_of(turned[starts].bitwise_not())[used].to(self.dtype), negatives[used], positives[used]

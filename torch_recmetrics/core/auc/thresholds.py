@@ -17,7 +17,7 @@ from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels
 from torch_recmetrics.core.distributed.collectives import gather_columns, sum_over_processes
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.segments import run_starts, sum_by
-from torch_recmetrics.core.tensors.sorts import sort_column
+from torch_recmetrics.core.tensors.sorts import sort_column, sort_with_places
 
 
 class Thresholds(NamedTuple):
@@ -70,9 +70,9 @@ def positives_of(rows: Rows) -> tuple[Tensor, Tensor]:
 
 def distinct(keys: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """The different keys, falling, and the sum of the weights of each."""
-    keys, order = torch.sort(keys, descending=True, stable=True)
-    starts = run_starts(keys)
-    return keys[starts], sum_by(starts.cumsum(0) - 1, weights[order], int(starts.sum()))
+    turned, order = sort_with_places(keys.bitwise_not())
+    starts = run_starts(turned)
+    return turned[starts].bitwise_not(), sum_by(starts.cumsum(0) - 1, weights[order], int(starts.sum()))
 
 
 def against_negatives(rows: Rows, keys: Tensor, positives: Tensor) -> Thresholds:
@@ -84,7 +84,7 @@ def against_negatives(rows: Rows, keys: Tensor, positives: Tensor) -> Thresholds
         turned = sort_column(turned)
         above, reached = (torch.searchsorted(turned, keys, right=right) for right in (False, True))
         return Thresholds(positives, above, reached, above.new_tensor(turned.shape[0]))
-    turned, order = torch.sort(turned)
+    turned, order = sort_with_places(turned)
     sums = torch.cat([others.weights.new_zeros(1), others.weights[order].cumsum(0)])
     above, reached = (sums[torch.searchsorted(turned, keys, right=right)] for right in (False, True))
     return Thresholds(positives, above, reached, sums[-1])

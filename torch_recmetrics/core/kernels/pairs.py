@@ -13,6 +13,20 @@ Array = npt.NDArray[Any]
 
 
 @compiled
+def key_of(bits: int, largest: int) -> Any:
+    """The key of the score with these bits, see core/tensors/sort_keys.py; `largest` of the integers of its dtype."""
+    sign = bits >> 63
+    return (bits ^ (sign & largest)) - sign  # negative floats order backwards; -0.0 is 0.0
+
+
+@compiled
+def write_keys(first: int, last: int, bits: Array, largest: int, keys: Array) -> None:
+    """Write the (M,) `keys` of scores with these bits."""
+    for row in range(np.uint64(first), np.uint64(last)):
+        keys[row] = key_of(np.int64(bits[row]), largest)
+
+
+@compiled
 def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int, largest: int, counts: Array) -> None:
     """Add rows to (2 * bins,) `counts`: a score is in the bin of its key without the lowest `drop` bits.
 
@@ -25,13 +39,22 @@ def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int,
         largest: of the integers of this dtype.
         counts: int64; negatives and positives of each bin in turn.
     """
-    turned = 0 if are_keys else largest  # what is a key already stays as it is
-    one = 0 if are_keys else 1
     for row in range(bits.shape[0]):
-        key = np.int64(bits[row])
-        sign = key >> 63
-        key = (key ^ (sign & turned)) - sign * one  # negative floats order backwards; -0.0 is 0.0
+        key = np.int64(bits[row]) if are_keys else key_of(np.int64(bits[row]), largest)
         counts[np.uint64(2 * ((key >> drop) + half) + labels[row])] += 1
+
+
+@compiled
+def count_pairs(counts: Array) -> Any:
+    """Of a histogram: twice U, see count_groups, positives, negatives, and the pairs of a bin; int64 may overflow."""
+    twice = hits = others = shared = np.int64(0)
+    for row in range(np.uint64(0), np.uint64(counts.shape[0]), np.uint64(2)):
+        negatives, positives = counts[row], counts[row + np.uint64(1)]
+        twice += positives * (2 * others + negatives)
+        shared += positives * negatives
+        hits += positives
+        others += negatives
+    return twice, hits, others, shared
 
 
 @compiled
@@ -104,6 +127,39 @@ def count_groups(codes: Array, shift: int, groups: Array, twice_u: Array, positi
             twice += tied_hits * (2 * others + tied_others)
             hits += tied_hits
             others += tied_others
+        groups[n_groups], twice_u[n_groups] = group, twice
+        positives[n_groups], negatives[n_groups] = hits, others
+        n_groups += 1
+    return n_groups
+
+
+@compiled
+def add(total: float, lost: float, number: float) -> Any:
+    """A running sum and what rounding has taken of it, after one more number; see Kahan, CACM 1965."""
+    number -= lost
+    added = total + number
+    return added, (added - total) - number
+
+
+@compiled
+def weigh_groups(
+    codes: Array, shift: int, weights: Array, groups: Array, twice_u: Array, positives: Array, negatives: Array
+) -> int:
+    """The same of rows with (M,) float64 weights, where a pair counts the product of those of its rows."""
+    n_groups = row = 0
+    while row < codes.shape[0]:
+        group = codes[row] >> shift
+        twice = hits = others = lost_twice = lost_hits = lost_others = 0.0
+        while row < codes.shape[0] and codes[row] >> shift == group:
+            key = codes[row] >> 1
+            tied_hits = tied_others = 0.0
+            while row < codes.shape[0] and codes[row] >> 1 == key:
+                tied_hits += weights[row] * (codes[row] & 1)
+                tied_others += weights[row] * (1 - (codes[row] & 1))
+                row += 1
+            twice, lost_twice = add(twice, lost_twice, tied_hits * (2 * others + tied_others))
+            hits, lost_hits = add(hits, lost_hits, tied_hits)
+            others, lost_others = add(others, lost_others, tied_others)
         groups[n_groups], twice_u[n_groups] = group, twice
         positives[n_groups], negatives[n_groups] = hits, others
         n_groups += 1

@@ -22,8 +22,8 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.compact_ids import small_numbers, span
 from torch_recmetrics.core.tensors.devices import bits_float, exact, float_bits, is_sync_free
-from torch_recmetrics.core.tensors.sort_keys import bits_of, slice_rows, slices, write_keys
-from torch_recmetrics.core.tensors.sorts import sort_column
+from torch_recmetrics.core.tensors.sort_keys import ordered_keys, slices
+from torch_recmetrics.core.tensors.sorts import sort_column, sort_with_places
 
 # The largest table of users by ranks. A larger one would be fresh memory each time, which costs more than arithmetic.
 TABLE_PLACES = 1 << 20
@@ -239,15 +239,15 @@ def sort_rows(rows: FlatRows, *, ordered: bool) -> RowCodes:
         codes, largest = sort_codes(*columns, lowest, score_bits, unit, bits)
         if largest < float("inf"):
             return RowCodes(sort_column(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
-    codes, order = torch.sort(sort_codes(*columns, lowest, score_bits, 0.0, 0)[0], stable=True)
+    codes, order = sort_with_places(sort_codes(*columns, lowest, score_bits, 0.0, 0)[0])
     return RowCodes(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
 
 
 def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
-    """Scores as the int32 bits of float32, or as int64 places where float32 rounds them; and the place of -inf."""
+    """Scores as the int32 keys of float32, or as int64 places where float32 rounds them; and the place of -inf."""
     narrow = preds.to(torch.float32)
     if preds.dtype != torch.float64 or torch.equal(narrow.to(torch.float64), preds):
-        return bits_of(narrow), 2 * HIGHEST
+        return ordered_keys(narrow), 2 * HIGHEST
     distinct, place = torch.unique(preds.neg(), return_inverse=True)
     return place, distinct.shape[0] - int(distinct[-1] == float("inf"))
 
@@ -265,16 +265,11 @@ def sort_codes(
         relevance: (M,), in the lowest `bits` as multiples of the unit; left out for a unit of 0.
     """
     codes = torch.empty(numbers.shape, dtype=torch.int64, device=numbers.device)
-    keys = torch.empty(min(codes.shape[0], slice_rows(codes)), dtype=torch.int32, device=codes.device)
-    signs = torch.empty_like(keys)
     largest = 0.0
     for code, number, score, value in slices(codes, numbers, scores, relevance):
+        code.copy_(score)
         if score.dtype == torch.int32:
-            key = keys[: score.shape[0]]
-            write_keys(score, key, signs[: score.shape[0]])
-            code.copy_(key).neg_().add_(HIGHEST)
-        else:
-            code.copy_(score)
+            code.neg_().add_(HIGHEST)
         if unit:
             multiple = value if unit == 1.0 else value / unit
             whole = multiple.to(torch.int64)

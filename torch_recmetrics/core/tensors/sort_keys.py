@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors import thresholds
 
 # The dtype of the keys says which scores they were made of. float16 and bfloat16 both have 16 bits, so the keys of
@@ -66,23 +68,23 @@ def ordered_keys(scores: Tensor) -> Tensor:
     """
     bits = bits_of(scores.detach().reshape(-1).contiguous())
     keys = bits.new_empty(bits.shape)  # of stride 1, also for a single score
+    if usable(bits):
+        rows = bits.numpy(), torch.iinfo(bits.dtype).max, keys.numpy()
+        over_rows(kernels.write_keys, bits.shape[0], *rows, work=bits.shape[0])
+        return keys_from(keys, scores.dtype)
     signs = bits.new_empty(min(bits.shape[0], slice_rows(bits)))
     for key, part in slices(keys, bits):
-        write_keys(part, key, signs[: part.shape[0]])
+        sign = signs[: part.shape[0]]
+        # Negative floats order backwards, so all bits but the sign are flipped. Adding one makes -0.0 equal to 0.0.
+        torch.bitwise_right_shift(part, 8 * part.element_size() - 1, out=sign)
+        torch.bitwise_and(sign, torch.iinfo(part.dtype).max, out=key)
+        key.bitwise_xor_(part).sub_(sign)
     return keys_from(keys, scores.dtype)
 
 
 def bits_of(scores: Tensor) -> Tensor:
     """The bits of scores, or of other numbers, as integers."""
     return scores.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.element_size()])
-
-
-def write_keys(bits: Tensor, keys: Tensor, signs: Tensor) -> None:
-    """Write the keys of scores with these bits; `signs` is a buffer that every slice uses again."""
-    # Negative floats order backwards, so all bits but the sign are flipped. Adding one makes -0.0 equal to 0.0.
-    torch.bitwise_right_shift(bits, 8 * bits.element_size() - 1, out=signs)
-    torch.bitwise_and(signs, torch.iinfo(bits.dtype).max, out=keys)
-    keys.bitwise_xor_(bits).sub_(signs)
 
 
 def scores_of(keys: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.tensors.compact_ids import span
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
 
@@ -29,6 +30,22 @@ def sort_column(keys: Tensor) -> Tensor:
         return torch.sort(keys).values
     keys.numpy().sort()
     return keys
+
+
+def sort_with_places(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """The (M,) integers in ascending order, and (M,) int64 where each stood; equal ones stay in their order.
+
+    The places ride in the lowest bits of what numpy sorts, where a number has room for both.
+    """
+    n_rows = keys.shape[0]
+    if keys.device.type == "cpu" and numpy_is_faster():
+        (low, high), bits = span(keys), n_rows.bit_length()
+        if (high - low).bit_length() + bits < 64:
+            codes = keys.to(torch.int64, copy=True).sub_(low).bitwise_left_shift_(bits)
+            codes = sort_column(codes.bitwise_or_(torch.arange(n_rows, device=keys.device)))
+            places = codes & ((1 << bits) - 1)
+            return codes.bitwise_right_shift_(bits).add_(low).to(keys.dtype), places
+    return torch.sort(keys, stable=True)
 
 
 @functools.cache
