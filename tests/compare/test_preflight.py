@@ -172,6 +172,23 @@ def test_a_hit_that_is_not_due_is_no_fault() -> None:
     assert all(one.passed for one in found)
 
 
+@pytest.mark.parametrize(("users", "items", "relevant", "top_k"), [(30, 20, 5, 10), (30, 10, 3, 5), (200, 20, 6, 10)])
+@pytest.mark.parametrize("metric", ["hit_rate", "recall", "precision"])
+def test_a_miss_that_is_due_and_does_not_come_is_no_fault(
+    users: int, items: int, relevant: int, top_k: int, metric: str
+) -> None:
+    """Where nearly all users have a hit by chance, often all of them have one, and these do not differ."""
+    g = torch.Generator().manual_seed(0)
+    for seed in range(60):
+        lists, truth = (torch.rand(users, items, generator=g).topk(n).indices for n in (top_k, relevant))
+        report = preflight(lists, truth, metrics=(metric,), top_k=top_k, num_items=items, seed=seed)
+        assert report["random lists", f"{metric}@{top_k}"].passed
+    told = preflight(
+        lists, truth, metrics=(metric,), top_k=top_k, num_items=items, evaluate=lambda *_: {f"{metric}@{top_k}": 1.0}
+    )
+    assert not told["random lists", f"{metric}@{top_k}"].passed or metric == "hit_rate"
+
+
 @pytest.mark.parametrize("n", [2, 30, 50, 1000])
 @pytest.mark.parametrize("due", [0.02, 0.05, 0.5, 1.0, 3.0])
 def test_hits_by_chance_are_rarely_a_fault(due: float, n: int) -> None:

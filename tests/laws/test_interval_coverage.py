@@ -153,6 +153,23 @@ def test_auc_of_few_positives(n: int, n_positive: int, separation: float) -> Non
     assert_holds(found, stats.norm.cdf(separation / math.sqrt(2)))
 
 
+@pytest.mark.parametrize(
+    ("n_positive", "n_negative", "of_positives", "of_negatives"),
+    [(4, 196, 0.8, 0.5), (4, 196, 0.55, 0.2), (10, 190, 0.9, 0.3), (20, 1000, 0.95, 0.3)],
+)
+def test_auc_of_a_rare_class_that_is_often_all_in_one_tie(
+    n_positive: int, n_negative: int, of_positives: float, of_negatives: float
+) -> None:
+    """Two scores, of which a row has the higher one by chance. Such positives have no error, and are not sure."""
+    g, found, metric = torch.Generator().manual_seed(n_positive), [], BinaryAUC()
+    chance = torch.tensor([of_positives] * n_positive + [of_negatives] * n_negative)
+    for _ in range(N_SAMPLES):
+        metric.reset()
+        metric.update((torch.rand(len(chance), generator=g) < chance).float(), torch.arange(len(chance)) < n_positive)
+        found.append(metric.confidence_interval(LEVEL))
+    assert share_held(found, 0.5 + (of_positives - of_negatives) / 2) >= 0.935
+
+
 def test_auc_of_rows_that_belong_together() -> None:
     """Users of six rows: half of them click on two or three. What a user's scores have in common counts once."""
     n, g, separation = 100, torch.Generator().manual_seed(0), 1.0

@@ -184,6 +184,22 @@ def test_an_auc_without_an_error_is_not_sure(clustered: bool) -> None:
         assert ends(metric, method="t") == (float(metric.compute()),) * 2
 
 
+@pytest.mark.parametrize("way", ["plain", "clustered", "sliced", "bins", "half"])
+def test_positives_in_one_tie_are_as_sure_as_so_few_rows(way: str) -> None:
+    """Four positives beside half of 196 negatives: another one may have any place."""
+    scores, target = torch.tensor([1.0] * 102 + [0.0] * 98), torch.arange(200) < 4
+    metric: Any = BinaryAUC(num_bins=1 << 18 if way == "bins" else None, clustered=way == "clustered")
+    update: Update = {"preds": scores.half() if way == "half" else scores, "target": target}
+    if way == "clustered":
+        update["indexes"] = torch.arange(200)
+    if way == "sliced":
+        metric, update["slice_ids"] = Sliced(metric, 2), torch.zeros(200, dtype=torch.int64)
+    metric.update(**update)
+    found = metric.confidence_interval()
+    low, high = map(float, found["0"] if way == "sliced" else found)
+    assert (low, high) == pytest.approx((0.75 * 0.025**0.25, 1 - 0.25 * 0.025**0.25))
+
+
 def test_clusters_that_share_no_rows_count_as_pairs() -> None:
     """Of nine users with a row of each class, four pairs of users have nothing in common."""
     metric = BinaryAUC(clustered=True)

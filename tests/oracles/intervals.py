@@ -72,7 +72,10 @@ def delong_parts(rows: Sequence[Row]) -> tuple[Fraction, Fraction] | None:
 
 
 def of_auc(rows: Sequence[Row], level: float) -> Part:
-    """The ends on the logit scale with Satterthwaite's degrees of freedom; all pairs alike: of the smaller class."""
+    """The ends on the logit scale with Satterthwaite's degrees of freedom; all pairs alike: of the smaller class.
+
+    Where the rows of one class are alike, they reach as far at least as those of a class of as many that are all alike.
+    """
     parts = delong_parts(rows)
     if parts is None:
         return math.nan, math.nan
@@ -82,7 +85,11 @@ def of_auc(rows: Sequence[Row], level: float) -> Part:
     if sum(parts):
         freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
         n = math.floor(freedom) + 1
-    return logit(float(twice_u / (2 * positives * negatives)), math.sqrt(sum(parts)), n, level)
+    auc = float(twice_u / (2 * positives * negatives))
+    low, high = logit(auc, math.sqrt(sum(parts)), n, level)
+    of_alike = [count for part, count in zip(parts, counts, strict=True) if not part]
+    least = ((1 - level) / 2) ** (1 / min(of_alike, default=math.inf))
+    return min(low, auc * least), max(high, 1 - (1 - auc) * least)
 
 
 def obuchowski(rows: Sequence[Row]) -> float:

@@ -30,7 +30,7 @@ FUNCTIONS = {
 }
 EXACT = 1e-4  # what a harness in float32 may be off by
 STANDARD_ERRORS = 4.0  # what chance may be off by: at most about once in 5,000 checks, mostly far less
-ENOUGH_HITS = 20
+ENOUGH = 20  # values above the lowest, and below the highest
 OWN_STREAM = 0x5EED_0000  # else a user who draws data with the same seed would have our lists in them
 BLOCK = 2**22  # entries held at a time
 
@@ -225,8 +225,9 @@ class Harness:
         for metric, value in self.means(drawn, self.truth).items():
             chance = chance_value(self.functions[metric], self.n_relevant, self.n_items, self.top_k)
             defined = values[metric][~values[metric].isnan()]
-            # Few hits say little about their spread; values in [0, 1] have none beyond that of hits and misses.
-            if int((defined > 0).sum()) >= ENOUGH_HITS:
+            # Few hits, or few misses, say little about their spread; that of values in [0, 1] is at most that of both.
+            others = (defined > defined.min()).sum(), (defined < defined.max()).sum()
+            if min(map(int, others)) >= ENOUGH:
                 # With fewer hits than are due they are also less spread.
                 spread = float(defined.std()) * math.sqrt(max(1.0, chance / float(defined.mean())))
                 passed = abs(value - chance) <= STANDARD_ERRORS * spread / math.sqrt(len(defined)) + EXACT

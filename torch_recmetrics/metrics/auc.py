@@ -53,7 +53,9 @@ class BinaryAUC(ScoredRows):
     The interval is that on the scale of log odds (``method="logit"``), or ``"t"``, with the degrees of freedom of F.
     Satterthwaite, as E. Brunner and U. Munzel have them: where one class is rare, no more than its rows decide. Where
     all pairs of rows are alike (1, 0, or all scores equal) the standard error is 0, and n, by which ``"logit"`` says
-    how far that goes, is the number of rows of the smaller class, and of users no more than half of them.
+    how far that goes, is the number of rows of the smaller class, and of users no more than half of them. Where the
+    rows of one class are alike, as a few positives in one tie are, the interval goes at least as far as of so few rows
+    that are all alike.
 
     The partial area is that of D. K. McClish, Analyzing a portion of the ROC curve, Medical Decision Making 1989, as
     scikit-learn's ``roc_auc_score(max_fpr=)`` has it.

@@ -42,12 +42,15 @@ def error_of(squares: Tensor, n: Tensor, denominator: Tensor | float = 1) -> Ten
 class Spread(NamedTuple):
     """A value, its standard error, and of how many users or rows it is; 0-dim tensors, or (S,) of several values.
 
-    `sums` are the (..., 6) moments that the value follows from; None where it follows from others.
+    `n_alike` is how many rows are alike in a part of them that adds nothing to the error; inf where all parts add to
+    it, None where there are no parts. `sums` are the (..., 6) moments that the value follows from; None where it
+    follows from others.
     """
 
     value: Tensor
     error: Tensor
     n: Tensor
+    n_alike: Tensor | None = None
     sums: Tensor | None = None
 
     def interval(
@@ -82,7 +85,7 @@ class Spread(NamedTuple):
 
 def spread_of(sums: Tensor) -> Spread:
     """That of a ratio of sums, from (6,) moments; of each of several from (S, 6)."""
-    return Spread(sums[..., NUMERATOR] / sums[..., DENOMINATOR], standard_error(sums), sums[..., COUNT], sums)
+    return Spread(sums[..., NUMERATOR] / sums[..., DENOMINATOR], standard_error(sums), sums[..., COUNT], sums=sums)
 
 
 def logit_interval(spread: Spread, reach: Tensor, level: float, bounds: tuple[float, float]) -> tuple[Tensor, Tensor]:
@@ -90,16 +93,18 @@ def logit_interval(spread: Spread, reach: Tensor, level: float, bounds: tuple[fl
 
     Where all n users have one value the error is 0 and says nothing. A value that only a share p of all users have is
     that of n users with probability p^n: the interval is of shares for which that is (1 - level) / 2 or more, where the
-    other users may have any value (C. J. Clopper and E. S. Pearson, Biometrika 1934, of no hit or nothing but hits).
+    other users may have any value (C. J. Clopper and E. S. Pearson, Biometrika 1934, of no hit or nothing but hits). So
+    it is where the rows of one part are alike, unless the error of the others reaches further.
     """
     bottom, width = bounds[0], bounds[1] - bounds[0]
     share = (spread.value - bottom) / width
     steps = reach / width / (share * (1 - share))
     low, high = (torch.sigmoid(torch.logit(share) + side * steps) for side in (-1, 1))
     alike = spread.error * spread.n.sqrt() <= ALIKE * width
-    alike_share = ((1 - level) / 2) ** (1 / spread.n)
-    low = torch.where(alike, share * alike_share, low)
-    high = torch.where(alike, 1 - (1 - share) * alike_share, high)
+    of_part = torch.full_like(share, math.inf) if spread.n_alike is None else spread.n_alike
+    alike_share = ((1 - level) / 2) ** (1 / torch.where(alike, spread.n, of_part))
+    low = torch.minimum(torch.where(alike, share, low), share * alike_share)
+    high = torch.maximum(torch.where(alike, share, high), 1 - (1 - share) * alike_share)
     return bottom + width * low, bottom + width * high
 
 

@@ -124,8 +124,8 @@ class AucTable(RowTable):
     # Slices
 
     def judged(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """(S + 1, 3): value, standard error and the units of it; nan of a slot without rows."""
-        found = torch.full((self.slots.number, 3), float("nan"), dtype=self.holder.wide, device=self.device)
+        """(S + 1, 4): what a Spread begins with; nan of a slot without rows."""
+        found = torch.full((self.slots.number, 4), float("nan"), dtype=self.holder.wide, device=self.device)
         found[:, 2] = 0
         if not self.metric.is_area:  # of other numbers than the whole area, and without a standard error
             for slot, rows in by_slot(slots):

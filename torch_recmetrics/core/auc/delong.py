@@ -6,6 +6,8 @@ is the share of the positives above it. The AUC is the mean of either.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -22,10 +24,12 @@ ROUNDING = 1e-15  # a standard error as small is that of rows all pairs of which
 # Of the negative and the positive rows of each of S different scores, ascending: (2, S) their weights, the squares of
 # these, and how many rows have a weight.
 Sides = list[Tensor]
+# An AUC, its standard error, and both numbers of n_of_units().
+Found = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
-    """The AUC, its standard error, and of how many units it is as sure as the mean (:func:`n_of_units`); 0-dim.
+def auc_and_error(seen: ScoredLabels) -> Found:
+    """The AUC, its standard error, and the numbers of :func:`n_of_units`; 0-dim.
 
     Source: E. R. DeLong, D. M. DeLong and D. L. Clarke-Pearson, Comparing the areas under two or more correlated
     receiver operating characteristic curves, Biometrics 1988. A row of weight w counts w times in its class, and
@@ -38,11 +42,11 @@ def auc_and_error(seen: ScoredLabels) -> tuple[Tensor, Tensor, Tensor]:
     else:
         rows = seen.all_rows()
         found = errors_of(*sort_rows(None, rows.keys, rows.labels, rows.weights), 1)
-    auc, error, n_units = (column.squeeze(0) for column in found)
-    return auc, error, n_units
+    auc, error, n_units, n_alike = (column.squeeze(0) for column in found)
+    return auc, error, n_units, n_alike
 
 
-def errors_of(packed: Packed, weights: Tensor | None, n_groups: int) -> tuple[Tensor, Tensor, Tensor]:
+def errors_of(packed: Packed, weights: Tensor | None, n_groups: int) -> Found:
     """(n_groups,) each: the same of each group of :func:`sort_rows`, whose ids are 0 to n_groups - 1."""
     starts, positive = run_starts(packed.codes >> 1), packed.codes & 1
     if weights is None:
@@ -52,7 +56,7 @@ def errors_of(packed: Packed, weights: Tensor | None, n_groups: int) -> tuple[Te
     return errors_by(packed.ids_of(packed.codes[starts] >> packed.shift), n_groups, sides)
 
 
-def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
+def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> Found:
     """(n_groups,) each: the same of several groups of rows; `groups` is that of each score, those of one together."""
     first = run_first(run_starts(groups))
     by_class = torch.cat([groups, groups + n_groups])
@@ -72,11 +76,14 @@ def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> tuple[Tensor, Tens
     deviations = torch.stack([1 - placements[1], placements[0]]).sub_(auc[groups])
     factor = torch.where(counts > 1, counts / (counts - 1), float("nan"))  # the deviation of a row alone is 0
     variances = summed(deviations.square_().mul_(squares)) / totals.square() * factor
-    return auc.clamp(max=1), variances.sum(0).sqrt(), n_of_units(variances, counts, counts.sum(0))
+    return auc.clamp(max=1), variances.sum(0).sqrt(), *n_of_units(variances, counts, counts.sum(0))
 
 
-def n_of_units(variances: Tensor, counts: Tensor, n_all: Tensor) -> Tensor:
-    """One more than the degrees of freedom of a standard error, rounded down; of each of several AUCs.
+def n_of_units(variances: Tensor, counts: Tensor, n_all: Tensor) -> tuple[Tensor, Tensor]:
+    """Of how many units an AUC is as sure as the mean, and how many are alike; of each of several AUCs.
+
+    The first is one more than the degrees of freedom of the standard error, rounded down. The second is the number of
+    units in the class that adds nothing to the error, as its rows have one placement; inf where both classes add to it.
 
     Source: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin
     1946; for an AUC E. Brunner and U. Munzel, The nonparametric Behrens-Fisher problem, Biometrical Journal 2000. It is
@@ -91,10 +98,11 @@ def n_of_units(variances: Tensor, counts: Tensor, n_all: Tensor) -> Tensor:
     fewer, total = counts.amin(0), variances.sum(0)
     freedom = total.square() / (variances.square() / (counts - 1)).sum(0)
     units = torch.maximum((freedom + 1e-6).floor() + 1, fewer)  # rounding must not cost a whole number
-    return torch.where(total.sqrt() > ROUNDING, units, torch.minimum(fewer, (n_all / 2).floor()))
+    n_alike = torch.where(variances.sqrt() > ROUNDING, math.inf, counts).amin(0)
+    return torch.where(total.sqrt() > ROUNDING, units, torch.minimum(fewer, (n_all / 2).floor())), n_alike
 
 
-def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+def auc_and_clustered_error(rows: Rows) -> Found:
     """The AUC, its standard error where rows of one group belong together, and its units, the groups; 0-dim.
 
     Source: N. A. Obuchowski, Nonparametric analysis of clustered ROC curve data, Biometrics 1997. A row of weight w
@@ -123,7 +131,7 @@ def auc_and_clustered_error(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     counts = exact(positive.new_zeros(2 * n).index_fill_(0, by_class, True).view(2, n)).sum(1)
     variances = deviations.square().sum(1) * torch.where(counts > 1, counts / (counts - 1), float("nan"))
     variance = variances.sum() + 2 * deviations.prod(0).sum() * n / (n - 1)
-    return auc.clamp(max=1), variance.clamp(min=0).sqrt(), n_of_units(variances, counts, auc.new_tensor(float(n)))
+    return auc.clamp(max=1), variance.clamp(min=0).sqrt(), *n_of_units(variances, counts, auc.new_tensor(float(n)))
 
 
 def lacks_squares(seen: ScoredLabels) -> bool:
