@@ -570,3 +570,26 @@ def test_what_is_no_run_is_refused() -> None:
 
 def test_repr() -> None:
     assert repr(Gate("a", {"b": 0.1})) == "Gate(better=('a',), not_worse={'b': 0.1}, level=0.95)"
+
+
+def test_a_bound_is_of_the_users_that_both_have() -> None:
+    both, others = torch.arange(50), torch.arange(50, 100)
+    share = torch.cat([torch.linspace(0.1, 0.3, 50), torch.linspace(0.8, 1, 50)])
+    incumbent = UserValues(both, {"ndcg@10": torch.linspace(0, 1, 50)})
+    ndcg = torch.linspace(0, 1, 100)
+    candidate = UserValues(torch.cat([both, others]), {"ndcg@10": ndcg, "tail_share@10": share})
+    gate = Gate(better="ndcg@10", not_less={"tail_share@10": 0.4})
+    rule = gate.decide(candidate, incumbent, on_missing="intersect").rules[1]
+    assert (rule.outcome, rule.n) == ("failed", 50)
+    assert rule.candidate == pytest.approx(0.2)
+    summary = UserValues(candidate.sample_ids, {"ndcg@10": ndcg}, summaries={"tail_share@10": (0.55, 0.01)})
+    assert gate.decide(summary, incumbent, on_missing="intersect").rules[1].candidate == 0.55
+
+
+def test_more_users_than_there_are_decide() -> None:
+    run = UserValues([1, 2, 3], {"m": [0.0, 0.0, 0.0]})
+    (rule,) = Gate(not_less={"m": 1.0}).decide(run, run).rules
+    assert rule.outcome == "undecided"
+    assert rule.users_needed == 4
+    more = UserValues([1, 2, 3, 4], {"m": [0.0] * 4})
+    assert Gate(not_less={"m": 1.0}).decide(more, more).outcome == "rejected"

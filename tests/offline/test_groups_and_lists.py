@@ -103,6 +103,41 @@ def test_kept_lists_are_those_of_any_increasing_map_of_the_scores(shift: int) ->
     assert users.lists == [ranked[:20] for ranked in lists.values()]
 
 
+def test_lists_of_the_same_items_share_them_whatever_their_type() -> None:
+    """An id that is no number, even of a user who is not in the truth, makes text of all ids of a run."""
+    truth, runs = pa.table({"user_id": [1, 2], "item_id": [7, 4]}), {}
+    for name, items in {
+        "numbers": [7, 4, 4, 5],
+        "text": ["7", "4", "4", "5"],
+        "one odd": ["7", "4", "4", "5", "zz"],
+    }.items():
+        users = [1, 1, 2, 2, 3][: len(items)]
+        lists = pa.table({"user_id": users, "item_id": items, "score": [0.9, 0.8, 0.9, 0.8, 0.7][: len(items)]})
+        runs[name] = evaluate(lists, truth, "recall", 2, keep_lists=True).users
+    table = agreement(runs, ["overlap@2", "rbo"])
+    assert [row.value for row in table] == [1.0] * 6
+
+
+@pytest.mark.parametrize("low", [-1, -7])
+def test_lists_hold_ids_below_zero(low: int) -> None:
+    """-1 is an item, no padding; beside a run without such ids, whose lists hold numbers."""
+    truth = pa.table({"user_id": [1, 2, 3], "item_id": [low, 4, 5]})
+    of_items = {"a": [low, 4, 4, 5, 5, 4], "b": [low, 5, 4, 5, 5, 4], "c": [4, 5, 4, 5, 5, 4]}
+    runs = {
+        name: evaluate(
+            pa.table({"user_id": [1, 1, 2, 2, 3, 3], "item_id": items, "score": [0.9, 0.8] * 3}),
+            truth if low in items else truth.set_column(1, "item_id", pa.array([4, 4, 5])),
+            "recall",
+            2,
+            keep_lists=True,
+        ).users
+        for name, items in of_items.items()
+    }
+    assert runs["a"].lists[0] == [str(low), "4"] and runs["c"].lists[0] == [4, 5]
+    found = {(row.system, row.other): row.value for row in agreement(runs, ["overlap@2"])}
+    assert found == pytest.approx({("a", "b"): 5 / 6, ("a", "c"): 5 / 6, ("b", "c"): 5 / 6})
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="exposure must know the groups: give groups="):
         evaluate(table_of(NEW), TRUTH, "exposure@5")

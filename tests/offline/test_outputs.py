@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from torch_recmetrics import DCG, ILS, RecMetricCollection, ranking_metrics
+from torch_recmetrics import DCG, ILS, Recall, RecMetricCollection, popularity_propensities, ranking_metrics
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import evaluate, item_to_item
 from torch_recmetrics.offline.outputs import files_of_comparison, report_of_users
@@ -63,6 +63,28 @@ def test_what_is_no_metric_of_the_package_has_no_range(tmp_path: Path) -> None:
     assert intervals["clicks"][0] < 2 and intervals["clicks"][1] > 9
     assert intervals["recall@5"] == (0, 1)
     assert intervals["revenue"] == pytest.approx((5 - 1.96 * 0.5, 5 + 1.96 * 0.5), abs=1e-4)
+
+
+def test_values_of_weights_have_no_upper_end(tmp_path: Path) -> None:
+    """Without normalisation a hit of an item that few see is worth more than 1."""
+    chances = popularity_propensities(torch.tensor([100, 100, 1, 1, 1, 1]), gamma=1.0)
+    metric = Recall(2, propensities=chances, self_normalized=False, keep_users=True)
+    lists, truth = torch.tensor([[2, 1], [3, 1], [0, 4], [5, 0]]), torch.tensor([[2], [3], [4], [0]])
+    metric.update(item_ids=lists, target_ids=truth, sample_ids=torch.arange(4))
+    metric.users("full").save(tmp_path / "users.parquet")
+    report = report_of_users(str(tmp_path / "users.parquet"), UserValues.load(tmp_path / "users.parquet"), 0.95)
+    (name,) = report
+    assert report.intervals[name] == pytest.approx(tuple(map(float, metric.confidence_interval())), rel=1e-12)
+    assert report.intervals[name][1] > 100
+
+
+def test_summaries_stay_within_the_range_of_their_metric(tmp_path: Path) -> None:
+    truth = pd.DataFrame({"user_id": range(6), "item_id": range(6)})
+    lists = truth.assign(score=1.0, item_id=[0, 1, 2, 3, 4, 0])
+    found = evaluate(lists, truth, ["hit_rate"], top_k=1, options={"hit_rate": {"pooled": True}})
+    found.users.save(tmp_path / "users.parquet")
+    low, high = report_of_users(str(tmp_path / "users.parquet"), found.users, 0.95).intervals["hit_rate@1"]
+    assert 0 < low < 5 / 6 and high == 1
 
 
 def test_an_item_to_item_report_keeps_its_intervals(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class Users:
         def decided(number: float) -> bool:
             return sign * self.statistic(relative, number / n, held=held) >= wanted
 
-        low = high = max(n, users_needed(t / math.sqrt(n), 1 - tail, sides=1))
+        low = high = max(n + 1, users_needed(t / math.sqrt(n), 1 - tail, sides=1))
         while high < MOST and not decided(high):
             low, high = high, 4 * high
         while high > CLOSE * low:

@@ -50,8 +50,7 @@ class RuleVerdict:
         outcome: ``"held"``, ``"failed"`` or ``"undecided"``.
         n: users who count; None where only summaries are known.
         users_needed: about how many would decide the rule in 80 % of such decisions, if the true difference is the one
-            seen; infinite where none is seen; None where the rule is decided, where `n` is None, or where the
-            correction for few users turns the sign of the statistic around.
+            seen; infinite where none is seen; None where the rule is decided, or where `n` is None.
         paired: False where the metric has no values of users.
         undefined: users who have a value in one of the two only, and so do not count.
         lower_is_better: whether less of the metric is better.
@@ -273,6 +272,9 @@ class Gate:
         sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
         contrasts = {metric: contrast(runs, users, metric, sign_of[metric]) for metric in both}
         of_candidate: dict[str, Run] = dict.fromkeys(self.not_less, runs["candidate"])
+        if users is not None:
+            common = kept["candidate"].select(users.sample_ids)
+            of_candidate |= {name: common for name in self.not_less if name in common}
         if agreeing:
             lists = agreement(runs, agreeing, level=self.level, on_missing=on_missing)
             of_candidate |= dict.fromkeys(agreeing, *lists.users.values())

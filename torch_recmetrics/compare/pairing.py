@@ -257,8 +257,9 @@ def check_numbering(argument: str, runs: Mapping[str, UserValues]) -> None:
         (first, one), *others = numbered.items()
         name = next(name for name, other in others if other != one)
         raise ValueError(
-            f"{argument} must number their users alike, {first} and {name} do not: they were evaluated from files "
-            "with truths of other users; evaluate both again, with one truth"
+            f"{argument} must number their users alike, {first} and {name} do not: they were evaluated with truths of "
+            "other users, or some file of one has a user id that is no number, by which all are sorted as text; "
+            "evaluate both again, with one truth and one kind of ids"
         )
     if numbered and len(numbered) < len(runs):
         other = next(name for name in runs if name not in numbered)

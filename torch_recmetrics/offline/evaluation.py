@@ -302,7 +302,7 @@ def report_of(
             truth=tables.digest_of(part.sums["digests"]),
             user_ids=part.users[ID].to_pylist(),
             weights=torch.tensor(part.users[WEIGHT].to_numpy()) if "weight" in tables.columns["truth"] else None,
-            lists=part.users[LIST].to_pylist() if LIST in part.users.column_names else None,
+            lists=lists_of(part.users),
             versions=versions_of_ids(tables.workspace, part.users[ID]),
         )
     hits = any(value > 0 for value in values.values())
@@ -332,6 +332,15 @@ def report_of(
         details,
         level=level,
     )
+
+
+def lists_of(users: Any) -> list[Any] | None:
+    """The lists of a table of users, None where it has none; ids below 0, which would be padding, make all text."""
+    if LIST not in users.column_names:
+        return None
+    lists: list[Any] = users[LIST].to_pylist()
+    below = any(isinstance(item, int) and item < 0 for items in lists for item in items)
+    return [list(map(str, items)) for items in lists] if below else lists
 
 
 def definitions_of(members: Mapping[str, Any], longest_list: int) -> dict[str, str]:

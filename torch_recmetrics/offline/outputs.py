@@ -41,7 +41,10 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
         values[name], intervals[name] = users.mean(name), (float(low), float(high))
     z = NormalDist().inv_cdf((1 + level) / 2)
     for name, (value, error) in users.summaries.items():
-        values[name], intervals[name] = value, (value - z * error, value + z * error)
+        bounds, _ = range_of(name, users.definitions.get(name, name))
+        ends = torch.tensor([value - z * error, value + z * error], dtype=torch.float64)
+        low, high = ends if bounds == (None, None) else ends.clamp(*bounds)
+        values[name], intervals[name] = value, (float(low), float(high))
     inputs = [Input("values of users", path, len(users), digest(Path(path)))]
     return Report(values, intervals, definitions=users.definitions, inputs=inputs, level=level)
 
@@ -57,7 +60,8 @@ def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | No
     metric = METRICS.get(name.partition("@")[0]) if definition == name else known.get(definition.partition("(")[0])
     if metric is None or (issubclass(metric, ILS) and "similarity='cosine'" not in definition):
         return (None, None), "t"
-    return (metric.plot_lower_bound, metric.plot_upper_bound), metric.interval_method
+    high = None if "self_normalized=False" in definition else metric.plot_upper_bound
+    return (metric.plot_lower_bound, high), metric.interval_method
 
 
 def folder_of(options: dict[str, Any]) -> str | None:

@@ -472,12 +472,15 @@ def checked_lists(ids: Tensor, once: Tensor, lists: Any) -> list[list[Any]]:
 
 
 def lists_of_both(one: UserValues, other: UserValues) -> tuple[Tensor, Tensor]:
-    """(U, L) int64 the lists of two runs, padded with -1, by numbers that are the same in both."""
+    """(U, L) int64 the lists of two runs, padded with -1, by numbers that are the same in both.
+
+    Items are compared as text: files where one id is no number have all of them as text.
+    """
     numbers: dict[Any, int] = {}
     found = []
     for lists in (one.lists or [], other.lists or []):
         width = max(map(len, lists), default=0)
-        rows = [[numbers.setdefault(item, len(numbers)) for item in row] for row in lists]
+        rows = [[numbers.setdefault(str(item), len(numbers)) for item in row] for row in lists]
         padded = [[*row, *[-1] * (width - len(row))] for row in rows]
         found.append(torch.tensor(padded, dtype=torch.int64).view(len(lists), width))
     return found[0], found[1]

@@ -118,7 +118,9 @@ class MeanTable(SumTable):
                 values = torch.stack([torch.cat([one.values for one in slots]) for slots in of_results], 1)
             errors = standard_error(sums) if member.has_interval else torch.full_like(values, float("nan"))
             of_each = (values, errors, sums[..., COUNT], sums)
-            found += (Spread(*each[:3], sums=each[3]) for each in zip(*(column.unbind(1) for column in of_each), strict=False))
+            found += (
+                Spread(*each[:3], sums=each[3]) for each in zip(*(column.unbind(1) for column in of_each), strict=False)
+            )
         return dict(zip(self.results, found, strict=True))
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
