@@ -31,8 +31,8 @@ class UserBootstrap(Wrapper):
     The square of its standard error is on average at least that of one group fewer (B. Efron and C. Stein 1981); the
     error is too large by about a half where all items are equally popular, and more where nearly all are covered.
 
-    A distance, such as ``ExposureDisparity(per="system")``, is larger in a sample than of all users: near the target its
-    interval is that of as many users too, and lies above the truth.
+    A distance, such as ``ExposureDisparity(per="system")``, is larger in a sample than of all users: near the target
+    its interval is that of as many users too, and lies above the truth.
 
     Means over users and click metrics keep R sums; with ids also the users' values, 16 bytes for each metric, until
     ``compute``. Counts over items keep the lists, a median the values, AUCs the rows. Between processes these go to all
