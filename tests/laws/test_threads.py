@@ -45,14 +45,18 @@ def shared_steps(metric: Any, update: dict[str, Any]) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("variant", [v for v in CLICKED if "clustered" not in v.options], ids=str)
-def test_rows_of_clicks(variant: Variant) -> None:
+def test_rows_of_clicks(variant: Variant, weighted: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     rows = 1 << 16
     update = {
         "preds": torch.rand(rows, generator=generator),
         "target": torch.randint(2, (rows,), generator=generator),
     }
+    if weighted:
+        pytest.importorskip("numba", reason="without compiled loops torch looks for weights that are none")
+        update["weights"] = torch.rand(rows, generator=generator)
     if variant.metric.__name__ == "GroupAUC":
         update["indexes"] = torch.randint(1000, (rows,), generator=generator)
     assert shared_steps(variant.make(), update) == []
@@ -87,8 +91,8 @@ def test_users(kind: str) -> None:
 
 def test_a_large_step_is_seen() -> None:
     update = {
-        "preds": torch.rand(1 << 16),
-        "target": torch.ones(1 << 16, dtype=torch.int64),
-        "weights": torch.ones(1 << 16),
+        "preds": torch.rand(1 << 18),
+        "target": torch.ones(1 << 18, dtype=torch.int64),
+        "weights": torch.ones(1 << 18),
     }
     assert shared_steps(CLICKED[0].make(), update)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from fixtures.cases import Update, holds, without
@@ -39,15 +41,16 @@ def test_the_error_of_one_negative_is_undefined_whatever_is_rounded() -> None:
 def test_of_how_many_units_an_area_is() -> None:
     """Satterthwaite's degrees of freedom and one; without an error the rows of the smaller class, half at most."""
     variances, counts = torch.tensor([[1.0, 2.0], [5.0, 9.0]], dtype=torch.float64)
-    assert n_of_units(variances, counts, counts.sum()) == 9 / (1 / 4 + 4 / 8) + 1
-    assert n_of_units(torch.zeros_like(variances), counts, counts.sum()) == 5
+    assert n_of_units(variances, counts, counts.sum()) == (9 / (1 / 4 + 4 / 8) + 1, math.inf)
+    assert n_of_units(torch.zeros_like(variances), counts, counts.sum()) == (5, 5)
+    assert n_of_units(variances * torch.tensor([1, 0]), counts, counts.sum()) == (5, 9)
     metric = BinaryAUC()
     metric.update(torch.arange(14.0), torch.arange(14) < 5)
     assert metric.spread().n == 5
     alike = torch.arange(2, 60, dtype=torch.float64).expand(
         2, -1
     )  # of classes of one spread 2 n - 1, whatever is rounded
-    assert n_of_units(0.1 / alike, alike, alike.sum(0)).equal(2 * alike[0] - 1)
+    assert n_of_units(0.1 / alike, alike, alike.sum(0))[0].equal(2 * alike[0] - 1)
 
 
 def test_the_area_of_clusters_is_one_at_most_whatever_is_rounded() -> None:

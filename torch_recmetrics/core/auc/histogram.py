@@ -38,12 +38,13 @@ def count_into(counts: Tensor, scores: Tensor, labels: Tensor, weights: Tensor |
     A histogram of int64 takes rows without weights alone.
     """
     n_bins = counts.shape[0] // 2
-    if weights is None and counts.dtype == torch.int64 and usable(counts, scores, labels):
+    if usable(counts, scores, labels):
         is_key = not scores.is_floating_point()
         bits = (integers(scores) if is_key else bits_of(scores)).contiguous()
         drop = 8 * bits.element_size() - (n_bins.bit_length() - 1)
         largest = torch.iinfo(bits.dtype).max
-        rows = bits.numpy(), is_key, labels.contiguous().numpy()
+        weights = counts.new_empty(0) if weights is None else weights.to(counts.dtype).contiguous()
+        rows = bits.numpy(), is_key, labels.contiguous().numpy(), weights.numpy()
         kernels.count_bins(*rows, drop, n_bins // 2, largest, counts.numpy())
         return
     codes = codes_of(scores, labels, n_bins)

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels import pairs as kernels
-from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.sort_keys import ordered_keys, slices
+from torch_recmetrics.core.tensors.devices import accumulator_dtype
+from torch_recmetrics.core.tensors.sort_keys import copy_of, ordered_keys, slices
 
 T = TypeVar("T")
 
@@ -52,8 +51,6 @@ def _keys(clicks: Clicks, dtype: torch.dtype) -> Tensor:
     return ordered_keys(clicks.preds.to(dtype))
 
 
-# The dtypes that compiled loops read: numpy has no bfloat16, and Numba no float16.
-READABLE = {torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 # By the number of columns: the advice for (M, 1) or (M, 2) `preds` beside a (M,) `target`.
 COLUMNS = {1: "give preds.squeeze(1)", 2: "give the predictions of class 1, preds[:, 1]"}
 
@@ -126,21 +123,16 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
         check.defer_weights(checks, column.reshape(-1))
     if name != "sample_ids" and len(shape) == 2 and column.ndim == 1:
         column = column.unsqueeze(1).expand(shape)
-    return exact(column.reshape(-1)) if name == "weights" else column.reshape(-1).to(torch.int64)
+    wide = accumulator_dtype(column.device) if name == "weights" else torch.int64
+    return column.reshape(-1) if column.dtype == wide else copy_of(column.reshape(-1), wide)
 
 
 def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabilities: bool) -> None:
-    if not checks.active or not preds.numel():
-        return
     least, most = (0.0, 1.0) if probabilities else (-math.inf, math.inf)
-    if _is_readable(preds):
-        own = preds.numpy()
-        if not kernels.count_beyond(own, *own.dtype.type((least, most))):
-            return
-        broken = torch.ones((), dtype=torch.bool, device=preds.device)
-    else:
-        low, high = preds.aminmax()  # NaN if any is
-        broken = ~((low >= least) & (high <= most))
+    if not checks.active or not preds.numel() or check.lie_between(preds, least, most):
+        return
+    low, high = preds.aminmax()  # NaN if any is
+    broken = ~((low >= least) & (high <= most))
     if not probabilities:
         checks.defer(broken, lambda place: f"`preds` must not be NaN, got NaN in row {place // width}", preds.isnan)
         return
@@ -154,17 +146,12 @@ def _defer_scores(checks: check.ValueChecks, preds: Tensor, width: int, probabil
     )
 
 
-def _is_readable(column: Tensor) -> bool:
-    """Whether a compiled loop reads it, with one version for each dtype."""
-    return column.dtype in READABLE and usable(column) and column.is_contiguous()
-
-
 def _labels(checks: check.ValueChecks, target: Tensor, width: int) -> Tensor:
     if target.dtype == torch.bool:
         return target
     if not checks.active or not target.numel():
         return target.to(torch.bool)
-    if _is_readable(target):
+    if check.is_readable(target):
         labels = torch.empty_like(target, dtype=torch.bool)
         if not kernels.write_labels(target.numpy(), labels.numpy()):
             return labels

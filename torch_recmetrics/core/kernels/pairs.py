@@ -27,21 +27,25 @@ def write_keys(first: int, last: int, bits: Array, largest: int, keys: Array) ->
 
 
 @compiled
-def count_bins(bits: Array, are_keys: bool, labels: Array, drop: int, half: int, largest: int, counts: Array) -> None:
+def count_bins(
+    bits: Array, are_keys: bool, labels: Array, weights: Array, drop: int, half: int, largest: int, counts: Array
+) -> None:
     """Add rows to (2 * bins,) `counts`: a score is in the bin of its key without the lowest `drop` bits.
 
     Args:
         bits: (M,) of the scores, or their keys.
         are_keys: which of these.
         labels: (M,) bool.
+        weights: (M,) in the dtype of the counts, or none where all rows weigh 1.
         drop: bits of a key that do not count.
         half: the number of bins below that of the key 0.
         largest: of the integers of this dtype.
-        counts: int64; negatives and positives of each bin in turn.
+        counts: int64 or float64; negatives and positives of each bin in turn.
     """
+    weighted = weights.shape[0] > 0
     for row in range(bits.shape[0]):
         key = np.int64(bits[row]) if are_keys else key_of(np.int64(bits[row]), largest)
-        counts[np.uint64(2 * ((key >> drop) + half) + labels[row])] += 1
+        counts[np.uint64(2 * ((key >> drop) + half) + labels[row])] += weights[row] if weighted else 1
 
 
 @compiled
@@ -58,11 +62,11 @@ def count_pairs(counts: Array) -> Any:
 
 
 @compiled
-def count_beyond(scores: Array, least: float, most: float) -> Any:
-    """How many of (M,) scores are NaN, or not between two ends."""
+def count_beyond(numbers: Array, least: float, most: float) -> Any:
+    """How many of (M,) numbers are NaN, or neither 0 nor between two ends."""
     count = np.int32(0)
-    for row in range(np.uint64(scores.shape[0])):
-        count = np.int32(count + (not ((scores[row] >= least) & (scores[row] <= most))))
+    for row in range(np.uint64(numbers.shape[0])):
+        count = np.int32(count + (not ((numbers[row] >= least) & (numbers[row] <= most) | (numbers[row] == 0))))
     return count
 
 

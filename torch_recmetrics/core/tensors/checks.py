@@ -20,8 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
+# The dtypes that compiled loops read: numpy has no bfloat16, and Numba no float16.
+READABLE = {torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 PACKAGES = ("torch_recmetrics", "torchmetrics", "torch")  # none of their lines is what a warning is about
@@ -385,14 +389,34 @@ def refuse_above(checks: ValueChecks, largest: Tensor, most: float, rule: str, s
     )
 
 
+def is_readable(column: Tensor) -> bool:
+    """Whether a compiled loop reads it, with one version for each dtype."""
+    return column.dtype in READABLE and usable(column) and column.is_contiguous()
+
+
+def lie_between(numbers: Tensor, least: float, most: float | None = None) -> bool:
+    """Whether a compiled loop has found that all of (M,) numbers are 0 or between two ends, by default any finite one.
+
+    False where there is no such loop.
+    """
+    if not is_readable(numbers):
+        return False
+    own = numbers.numpy()
+    limits = torch.finfo(numbers.dtype) if numbers.is_floating_point() else torch.iinfo(numbers.dtype)
+    return not kernels.count_beyond(own, *own.dtype.type((least, limits.max if most is None else most)))
+
+
 def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
     """Weights below zero, infinite or not a number, and those that a product or a sum of them would lose."""
+    wide = weights.dtype == torch.float64
+    if checks.active and (lie_between(weights, SMALLEST_WEIGHT, LARGEST_WEIGHT) if wide else lie_between(weights, 0)):
+        return
     if weights.dtype != torch.bool:
         checks.defer(
             ~((weights >= 0) & (weights < float("inf"))),
             lambda row: f"`weights` must be >= 0 and finite, got {weights[row].item()} in row {row}",
         )
-    if weights.dtype == torch.float64:
+    if wide:
         checks.defer(
             ((weights > 0) & (weights < SMALLEST_WEIGHT)) | (weights > LARGEST_WEIGHT),
             lambda row: (

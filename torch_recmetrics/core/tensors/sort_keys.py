@@ -43,9 +43,9 @@ def slices(*columns: Tensor, rows: int | None = None) -> Iterator[tuple[Tensor, 
     return zip(*(torch.split(column, size) for column in columns), strict=True)
 
 
-def copy_of(column: Tensor) -> Tensor:
-    """The same numbers in fresh memory."""
-    copy = torch.empty_like(column, memory_format=torch.contiguous_format)
+def copy_of(column: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """The same numbers in fresh memory, in another dtype where one is given."""
+    copy = torch.empty_like(column, dtype=dtype, memory_format=torch.contiguous_format)
     for to, part in slices(copy, column):
         to.copy_(part)
     return copy
