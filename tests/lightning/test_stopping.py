@@ -288,7 +288,7 @@ def test_sample_ids_of_other_layouts() -> None:
     assert steps.shape == (16, 2) and steps[1].tolist() == [17 * STEPS, 17 * STEPS + 1]
     for own, says in (
         (loader(shuffle=True), "the sampler does not tell"),
-        (loader(batch_size=8), "the batch has 8 and"),
+        (loader(batch_size=8), "the step returned 16 rows for a batch of 8 elements"),
     ):
         with pytest.raises(ValueError, match=f"`sample_ids` is missing: .*{says}"):
             with_sample_ids({"preds": preds}, own, 0, device)

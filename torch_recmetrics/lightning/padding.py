@@ -117,12 +117,16 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
         return arguments
     sampled = places_of_batch(loader, batch_idx)
     numbers = sampled.places % sampled.n_rows if sampled is not None and sampled.in_order else None
-    returned = n_rows(arguments)
-    if numbers is None or len(numbers) != returned:
-        known = "the sampler does not tell" if numbers is None else f"the batch has {len(numbers)} and not {returned}"
+    returned, hint = n_rows(arguments), "give sample_ids='batch.row' or return `sample_ids`"
+    if numbers is None:
         raise ValueError(
-            "`sample_ids` is missing: values of users are kept under the number of each row in the data set, which "
-            f"{known}; give sample_ids='batch.row' or return `sample_ids`, or take a loader that does not shuffle"
+            "`sample_ids` is missing: values of users are kept under the number of each row in the data set, which the "
+            f"sampler does not tell; {hint}, or take a loader that does not shuffle"
+        )
+    if len(numbers) != returned:
+        raise ValueError(
+            f"`sample_ids` is missing: the step returned {returned} rows for a batch of {len(numbers)} elements, so "
+            f"these do not name the users whose values are kept; {hint}"
         )
     numbers = numbers.to(device)
     if lead.ndim == 3:  # a number for each step, whatever the length of the longest sequence
