@@ -117,13 +117,29 @@ def test_what_is_not_known_is_left_alone() -> None:
         None,
         [1, 2],
         DataLoader(rows, batch_size=3, shuffle=True),
-        DataLoader(rows, batch_sampler=Custom(sampler, 3, False)),
-        DataLoader(rows, batch_size=3, sampler=sampler, num_workers=1, in_order=False),
         SimpleNamespace(sampler=sampler),  # a loader around another one, which shows its sampler
     ):
         assert places_of_batch(loader, 0) is None
         assert without_repeats({"preds": SCORES}, loader, 0) == {"preds": SCORES}
     assert without_repeats({"preds": SCORES}, DataLoader(rows, batch_size=3), 0) == {"preds": SCORES}
+
+
+def test_repeated_rows_that_are_not_known_are_warned_of_once() -> None:
+    def given_to(rows: Any, batch_idx: int = 0, **more: Any) -> None:
+        sampler = DistributedSampler(rows, 2, 1, shuffle=False)
+        for loader in (
+            DataLoader(rows, batch_sampler=Custom(sampler, 2, False)),
+            DataLoader(rows, batch_size=2, sampler=sampler, num_workers=1, in_order=False),
+        ):
+            given = {"preds": SCORES, **more}
+            assert without_repeats(given, loader, batch_idx) is given
+
+    with pytest.warns(UserWarning, match="repeats 1 of the 5 rows .* give `sample_ids`") as told:
+        given_to(range(5))
+    assert len(told) == 2
+    given_to(range(5), batch_idx=1)
+    given_to(range(5), sample_ids=torch.tensor([3]))
+    given_to(range(6))
 
 
 def test_a_step_that_returns_other_rows_than_it_got() -> None:

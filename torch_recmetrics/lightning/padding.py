@@ -41,6 +41,7 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
     """The arguments of ``update`` without rows that were repeated; empty where none is left."""
     sampled = places_of_batch(loader, batch_idx)
     if sampled is None:
+        warn_of_unknown(arguments, loader, batch_idx)
         return arguments
     rows, genuine = len(sampled.places), int((sampled.places < sampled.n_rows).sum())
     if genuine == rows:
@@ -64,6 +65,20 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
     }
 
 
+def warn_of_unknown(arguments: Mapping[str, Any], loader: Any, batch_idx: int) -> None:
+    """Say in the first batch that rows are repeated, but not known where."""
+    sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    if batch_idx or "sample_ids" in arguments or not deals_out(sampler):
+        return
+    n_rows = len(sampler.dataset)
+    repeated = sampler.num_samples * sampler.num_replicas - n_rows
+    if repeated > 0:
+        warn(
+            f"the sampler repeats {repeated} of the {n_rows} rows, but under a batch sampler of your own, or with "
+            "in_order=False, it cannot be said which: they count twice; give `sample_ids`"
+        )
+
+
 def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether an argument belongs to the catalogue and not to the users of the batch, whatever its length.
 
@@ -83,20 +98,25 @@ def sampler_of(loader: Any) -> tuple[Any, int]:
     return (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (None, 0)
 
 
+def deals_out(sampler: Any) -> bool:
+    """Whether it is a sampler that is known to put its repeats last, not a subclass of it."""
+    kind = type(sampler)
+    return kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS
+
+
 def places_of_batch(loader: Any, batch_idx: int) -> SampledRows | None:
     """Where the rows of this batch stand in the list that the sampler deals out; None where that is not known."""
     sampler, size = sampler_of(loader)
-    kind = type(sampler)  # a sampler that is known to put its repeats last, not a subclass of it
-    if kind is SequentialSampler:
+    if type(sampler) is SequentialSampler:
         step, first, n_sampled, n_rows, in_order = 1, 0, len(sampler), len(sampler), True
-    elif kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS:
+    elif deals_out(sampler):
         step, first, n_sampled, n_rows = (
             sampler.num_replicas,
             sampler.rank,
             sampler.num_samples,
             len(sampler.dataset),
         )
-        in_order = kind is DistributedSampler and not sampler.shuffle
+        in_order = type(sampler) is DistributedSampler and not sampler.shuffle
     else:
         return None
     start = min(batch_idx * size, n_sampled)  # of a batch behind the last there is nothing
