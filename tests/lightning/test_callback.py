@@ -125,21 +125,17 @@ def test_what_is_not_known_is_left_alone() -> None:
 
 
 def test_repeated_rows_that_are_not_known_are_warned_of_once() -> None:
-    def given_to(rows: Any, batch_idx: int = 0, **more: Any) -> None:
-        sampler = DistributedSampler(rows, 2, 1, shuffle=False)
-        for loader in (
-            DataLoader(rows, batch_sampler=Custom(sampler, 2, False)),
-            DataLoader(rows, batch_size=2, sampler=sampler, num_workers=1, in_order=False),
-        ):
-            given = {"preds": SCORES, **more}
-            assert without_repeats(given, loader, batch_idx) is given
+    def given_to(*cases: tuple[int, int, dict[str, Any]]) -> None:
+        for n_rows, batch_idx, more in cases:
+            rows, given = range(n_rows), {"preds": SCORES, **more}
+            sampler = DistributedSampler(rows, 2, 1, shuffle=False)
+            own = DataLoader(rows, batch_sampler=Custom(sampler, 2, False))
+            loose = DataLoader(rows, batch_size=2, sampler=sampler, num_workers=1, in_order=False)
+            assert without_repeats(given, own, batch_idx) is without_repeats(given, loose, batch_idx) is given
 
-    with pytest.warns(UserWarning, match="repeats 1 of the 5 rows .* give `sample_ids`") as told:
-        given_to(range(5))
-    assert len(told) == 2
-    given_to(range(5), batch_idx=1)
-    given_to(range(5), sample_ids=torch.tensor([3]))
-    given_to(range(6))
+    with pytest.warns(UserWarning, match="repeats 1 of the 5 rows, .* give `sample_ids`") as told:
+        given_to((5, 0, {}), (5, 1, {}), (5, 0, {"sample_ids": torch.tensor([3])}), (6, 0, {}))
+    assert len(told) == 2  # of the first case, one for each loader
 
 
 def test_a_step_that_returns_other_rows_than_it_got() -> None:
