@@ -67,15 +67,14 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
 
 def warn_of_unknown(arguments: Mapping[str, Any], loader: Any, batch_idx: int) -> None:
     """Say in the first batch that rows are repeated, but not known where."""
-    sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    sampler: Any = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
     if batch_idx or "sample_ids" in arguments or not deals_out(sampler):
         return
-    n_rows = len(sampler.dataset)
-    repeated = sampler.num_samples * sampler.num_replicas - n_rows
+    repeated = sampler.num_samples * sampler.num_replicas - len(sampler.dataset)
     if repeated > 0:
         warn(
-            f"the sampler repeats {repeated} of the {n_rows} rows, but under a batch sampler of your own, or with "
-            "in_order=False, it cannot be said which: they count twice; give `sample_ids`"
+            f"the sampler repeats {repeated} of the {len(sampler.dataset)} rows, but under a batch sampler of your "
+            "own, or with in_order=False, it cannot be said which: they count twice; give `sample_ids`"
         )
 
 
