@@ -308,6 +308,21 @@ def test_a_member_that_was_updated_alone_asks_for_ids_once_it_is_in_a_collection
     assert float(metric.compute()) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
 
 
+def test_an_id_of_rows_and_one_of_flat_rows_are_not_one_user() -> None:
+    flat = {"preds": torch.rand(4), "target": torch.ones(4)}
+    metric = updated(NDCG(3, keep_users=True), **four(sample_ids=IDS))
+    metric.update(**flat, indexes=torch.tensor([2, 2, 5, 5]))
+    assert metric.users().sample_ids.tolist() == [2, 5, 10, 20, 30, 40]
+    metric.update(**flat, indexes=torch.tensor([9, 10, 9, 40]))
+    assert math.isfinite(metric.compute())
+    with pytest.raises(ValueError, match="must not name one user"):
+        metric.users()
+    apart = RecMetricCollection([NDCG(3), MRR()], keep_users=True)
+    apart["ndcg@3"].update(**four(sample_ids=IDS))
+    apart["mrr"].update(**flat, indexes=IDS)
+    assert apart.users().sample_ids.tolist() == [10, 20, 30, 40]
+
+
 def test_nothing_is_kept_where_nobody_asked() -> None:
     metric = updated(NDCG(3), **four())
     metric.evaluate_waiting()

@@ -117,13 +117,25 @@ def test_what_is_not_known_is_left_alone() -> None:
         None,
         [1, 2],
         DataLoader(rows, batch_size=3, shuffle=True),
-        DataLoader(rows, batch_sampler=Custom(sampler, 3, False)),
-        DataLoader(rows, batch_size=3, sampler=sampler, num_workers=1, in_order=False),
         SimpleNamespace(sampler=sampler),  # a loader around another one, which shows its sampler
     ):
         assert places_of_batch(loader, 0) is None
         assert without_repeats({"preds": SCORES}, loader, 0) == {"preds": SCORES}
     assert without_repeats({"preds": SCORES}, DataLoader(rows, batch_size=3), 0) == {"preds": SCORES}
+
+
+def test_repeated_rows_that_are_not_known_are_warned_of_once() -> None:
+    def given_to(*cases: tuple[int, int, dict[str, Any]]) -> None:
+        for n_rows, batch_idx, more in cases:
+            rows, given = range(n_rows), {"preds": SCORES, **more}
+            sampler = DistributedSampler(rows, 2, 1, shuffle=False)
+            own = DataLoader(rows, batch_sampler=Custom(sampler, 2, False))
+            loose = DataLoader(rows, batch_size=2, sampler=sampler, num_workers=1, in_order=False)
+            assert without_repeats(given, own, batch_idx) is without_repeats(given, loose, batch_idx) is given
+
+    with pytest.warns(UserWarning, match="repeats 1 of the 5 rows, .* give `sample_ids`") as told:
+        given_to((5, 0, {}), (5, 1, {}), (5, 0, {"sample_ids": torch.tensor([3])}), (6, 0, {}))
+    assert len(told) == 2  # of the first case, one for each loader
 
 
 def test_a_step_that_returns_other_rows_than_it_got() -> None:

@@ -55,6 +55,8 @@ class Model(pl.LightningModule):
         rows = batch[0]
         return {"preds": scores_of(self.current_epoch)[rows], "target_ids": torch.zeros_like(rows)}
 
+    test_step = validation_step
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
@@ -112,6 +114,17 @@ def test_who_waits_for_the_worse_values_is_warned_of() -> None:
         warnings.filterwarnings("error", "(EarlyStopping|ModelCheckpoint).* has mode", UserWarning)
         trained(right[0], metrics, max_epochs=1)
         metrics.on_fit_start(pl.Trainer(**QUIET | {"enable_checkpointing": None}, callbacks=[*right, metrics]), None)
+
+
+@pytest.mark.parametrize(("run", "option", "old"), [("validate", "prefix", "val_"), ("test", "test_prefix", "test_")])
+def test_two_callbacks_do_not_log_under_one_name(run: str, option: str, old: str) -> None:
+    def both(**options: Any) -> Any:
+        callbacks = [quiet_metrics(), quiet_metrics("recall", "mrr", ties="optimistic", **options)]
+        return getattr(pl.Trainer(**QUIET, callbacks=callbacks), run)(Model(), loader(), verbose=False)[0]
+
+    with pytest.raises(ValueError, match=f"`{option}` must differ .* got {old}mrr@3 twice"):
+        both()
+    assert list(both(**{option: "own_"})) == [f"{old}ndcg@3", f"{old}mrr@3", "own_recall@3", "own_mrr@3"]
 
 
 # Stopping -------------------------------------------------------------------------------------------------------------
@@ -288,7 +301,7 @@ def test_sample_ids_of_other_layouts() -> None:
     assert steps.shape == (16, 2) and steps[1].tolist() == [17 * STEPS, 17 * STEPS + 1]
     for own, says in (
         (loader(shuffle=True), "the sampler does not tell"),
-        (loader(batch_size=8), "the batch has 8 and"),
+        (loader(batch_size=8), "the step returned 16 rows for a batch of 8 elements"),
     ):
         with pytest.raises(ValueError, match=f"`sample_ids` is missing: .*{says}"):
             with_sample_ids({"preds": preds}, own, 0, device)

@@ -32,6 +32,15 @@ def play(name: str, rank: int, world: int) -> dict[str, Any]:
         getattr(metric, asks)()
     except ValueError as error:
         told = str(error)
+    mixed, refused = torch_recmetrics.MRR(keep_users=True), "no error"
+    if rank:
+        mixed.update(torch.rand(2), torch.ones(2), indexes=torch.tensor([3, rank + 3]))
+    else:
+        mixed.update(torch.rand(1, 2), target_ids=torch.tensor([0]), sample_ids=torch.tensor([3]))
+    try:
+        mixed.users()
+    except ValueError as error:
+        refused = str(error)
     after = torch_recmetrics.NDCG(2)
     after.update(torch.tensor([[3.0, 2.0, 1.0]]), target_ids=torch.tensor([[0]]))
-    return {"told": told, "after": float(after.compute())}
+    return {"told": told, "mixed": refused, "after": float(after.compute())}

@@ -294,7 +294,16 @@ class RankingMetrics(Callback):
         )
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Read the baseline, before anything is trained that is compared with it."""
+        """Refuse names that are logged twice, and read the baseline, before anything is trained."""
+        option = "test_prefix" if stage == "test" else "prefix"
+        ours = [callback for callback in trainer.callbacks if isinstance(callback, RankingMetrics)]
+        names = [getattr(own, option) + name.removeprefix(own.prefix) for own in ours for name in own.names()]
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise ValueError(
+                f"`{option}` must differ between callbacks of a trainer that log the same names, got {twice} twice: "
+                f"give one of them another `{option}`"
+            )
         if stage == "fit" and self.baseline is not None and not trainer.fast_dev_run:
             self._baseline = bare(read_baseline(self.baseline), self.prefix, self.test_prefix)
 

@@ -41,6 +41,7 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
     """The arguments of ``update`` without rows that were repeated; empty where none is left."""
     sampled = places_of_batch(loader, batch_idx)
     if sampled is None:
+        warn_of_unknown(arguments, loader, batch_idx)
         return arguments
     rows, genuine = len(sampled.places), int((sampled.places < sampled.n_rows).sum())
     if genuine == rows:
@@ -64,6 +65,19 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
     }
 
 
+def warn_of_unknown(arguments: Mapping[str, Any], loader: Any, batch_idx: int) -> None:
+    """Say in the first batch that rows are repeated, but not known where."""
+    sampler: Any = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    if batch_idx or "sample_ids" in arguments or not deals_out(sampler):
+        return
+    repeated = sampler.num_samples * sampler.num_replicas - len(sampler.dataset)
+    if repeated > 0:
+        warn(
+            f"the sampler repeats {repeated} of the {len(sampler.dataset)} rows, but under a batch sampler of your "
+            "own, or with in_order=False, it cannot be said which: they count twice; give `sample_ids`"
+        )
+
+
 def is_per_item(name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether an argument belongs to the catalogue and not to the users of the batch, whatever its length.
 
@@ -83,20 +97,25 @@ def sampler_of(loader: Any) -> tuple[Any, int]:
     return (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (None, 0)
 
 
+def deals_out(sampler: Any) -> bool:
+    """Whether it is a sampler that is known to put its repeats last, not a subclass of it."""
+    kind = type(sampler)
+    return kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS
+
+
 def places_of_batch(loader: Any, batch_idx: int) -> SampledRows | None:
     """Where the rows of this batch stand in the list that the sampler deals out; None where that is not known."""
     sampler, size = sampler_of(loader)
-    kind = type(sampler)  # a sampler that is known to put its repeats last, not a subclass of it
-    if kind is SequentialSampler:
+    if type(sampler) is SequentialSampler:
         step, first, n_sampled, n_rows, in_order = 1, 0, len(sampler), len(sampler), True
-    elif kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS:
+    elif deals_out(sampler):
         step, first, n_sampled, n_rows = (
             sampler.num_replicas,
             sampler.rank,
             sampler.num_samples,
             len(sampler.dataset),
         )
-        in_order = kind is DistributedSampler and not sampler.shuffle
+        in_order = type(sampler) is DistributedSampler and not sampler.shuffle
     else:
         return None
     start = min(batch_idx * size, n_sampled)  # of a batch behind the last there is nothing
@@ -117,12 +136,16 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
         return arguments
     sampled = places_of_batch(loader, batch_idx)
     numbers = sampled.places % sampled.n_rows if sampled is not None and sampled.in_order else None
-    returned = n_rows(arguments)
-    if numbers is None or len(numbers) != returned:
-        known = "the sampler does not tell" if numbers is None else f"the batch has {len(numbers)} and not {returned}"
+    returned, hint = n_rows(arguments), "give sample_ids='batch.row' or return `sample_ids`"
+    if numbers is None:
         raise ValueError(
-            "`sample_ids` is missing: values of users are kept under the number of each row in the data set, which "
-            f"{known}; give sample_ids='batch.row' or return `sample_ids`, or take a loader that does not shuffle"
+            "`sample_ids` is missing: values of users are kept under the number of each row in the data set, which the "
+            f"sampler does not tell; {hint}, or take a loader that does not shuffle"
+        )
+    if len(numbers) != returned:
+        raise ValueError(
+            f"`sample_ids` is missing: the step returned {returned} rows for a batch of {len(numbers)} elements, so "
+            f"these do not name the users whose values are kept; {hint}"
         )
     numbers = numbers.to(device)
     if lead.ndim == 3:  # a number for each step, whatever the length of the longest sequence

@@ -20,6 +20,7 @@ def test_one_process_says_why_and_the_others_that_it_does(name: str, outcomes: O
     for outcome in of_each:
         assert "error" not in outcome, outcome
         assert outcome["after"] == 1, "the group goes on"
+        assert "got both for user 3" in outcome["mixed"]
     told = [outcome["told"] for outcome in of_each]
     does = "evaluate" if name == "values of users" else "count"
     others = f"another rank could not {does} its users' rows; its message says why"

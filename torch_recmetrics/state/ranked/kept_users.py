@@ -6,6 +6,7 @@ batches and ranks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -220,7 +221,7 @@ def user_values(
     """The values of users in metrics that keep them, by the names of these; the same on every rank.
 
     Raises:
-        ValueError: where users were counted whose values were not kept.
+        ValueError: where users were counted whose values were not kept, or where two of them have one id.
     """
     members = [metric for _, metric in metrics]
     for metric in members:
@@ -233,6 +234,12 @@ def user_values(
         raise ValueError(
             "some users came without `sample_ids`, so their values have no name: give every update `sample_ids`"
         )
+    for (positions, _, some), (others, _, more) in itertools.combinations(named, 2):
+        if not set(positions).isdisjoint(others) and (both := some[torch.isin(some, more)]).shape[0]:
+            raise ValueError(
+                "`sample_ids` and `indexes` must not name one user where values of users are kept, got both for user "
+                f"{int(both.min())}: give all updates of an epoch one of the two"
+            )
     ids = torch.cat([members[0].empty_row("sample_ids"), *(own_ids for *_, own_ids in named)])
     ids = ids.unique()  # type: ignore[no-untyped-call]
     like = members[0].state("sums")
