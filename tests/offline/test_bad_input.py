@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 from torch_recmetrics.offline import InputError, evaluate
 from torch_recmetrics.offline.commands import main
@@ -361,6 +361,30 @@ def test_two_columns_of_a_frame_with_one_name(kind: str, second: str) -> None:
     with pytest.raises(InputError, match=f"the names of two columns must differ in more .*, got '{second}' again"):
         evaluate(as_kind(table), truth, ["mrr@1"])
     assert evaluate(as_kind(others), truth, ["mrr@1"])["mrr@1"] == 1  # nobody reads the features
+
+
+@pytest.mark.parametrize("form", ["parquet", "parts", "other parts", "arrow", "relation"])
+@pytest.mark.parametrize("names", [("score", "score"), ("Score", "score"), ("score", "score_1", "score")])
+def test_two_columns_of_a_file_with_one_name(tmp_path: Path, form: str, names: tuple[str, ...]) -> None:
+    """DuckDB called the second `score_1`."""
+    import duckdb
+
+    columns = ["u", "a", *([0.5] for _ in names)]
+    table = pa.Table.from_arrays([pa.array(column) for column in columns], names=["user_id", "item_id", *names])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    parquet.write_table(table.select([0, 1, 2]).rename_columns(["user_id", "item_id", "score"]), tmp_path / "b.parquet")
+    feather.write_feather(table, tmp_path / "a.arrow")
+    one, other = table.select([0, 1, 2]).to_pandas(), table.select([0, 1, *range(3, 2 + len(names))]).to_pandas()  # noqa: F841
+    given = {
+        "parquet": tmp_path / "a.parquet",
+        "parts": [tmp_path / "a.parquet"] * 2,
+        "other parts": [tmp_path / "b.parquet", tmp_path / "a.parquet"],
+        "arrow": tmp_path / "a.arrow",
+        "relation": duckdb.sql("SELECT * FROM one JOIN other USING (user_id, item_id)"),
+    }
+    truth = pa.table({"user_id": ["u"], "item_id": ["a"]})
+    with pytest.raises(InputError, match=r"the names of two columns must differ in more .*, got 'score(_1)?' again"):
+        evaluate(given[form], truth, ["mrr@1"])
 
 
 def many_rows(path: Path, users: int) -> None:

@@ -169,9 +169,9 @@ def open_source(
         several = ", ".join(map(str, paths[:3])) + (f", ... ({len(paths)} files)" if len(paths) > 3 else "")
         name = os.fspath(given) if isinstance(given, str | os.PathLike) else several
         return read_files(work, role, name, paths, format_of(role, paths, format))
-    name = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}"
-    if isinstance(given, work.duckdb.DuckDBPyRelation):
-        name, given = "DuckDB relation", given.to_arrow_reader()
+    name, names = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}", None
+    if isinstance(given, work.duckdb.DuckDBPyRelation):  # whose reader has other names where two are one
+        name, names, given = "DuckDB relation", given.columns, given.to_arrow_reader()
     if hasattr(given, "collect") and name.startswith("polars"):
         given = given.collect()
     table, place = f"given_{role}", f"`{role}` ({name})"
@@ -184,7 +184,7 @@ def open_source(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
             ) from None
-    check_names(place, [name for name in names_of(given) if columns is None or name.lower() in columns])
+    check_names(place, [name for name in names or names_of(given) if columns is None or name.lower() in columns])
     types = types_of(work, place, "frame")
     read = [quoted(column) for column in types if columns is None or len(types) < 3 or column.lower() in columns]
     load(work, table, f"SELECT {', '.join(read) or '*'} FROM frame", 0, place)
@@ -205,6 +205,14 @@ def check_names(place: str, names: Sequence[str]) -> None:
         raise InputError(
             f"{place}: the names of two columns must differ in more than upper and lower case, got {again[0]!r} again"
         )
+
+
+def check_parquet_names(work: Any, role: str, path: Path) -> None:
+    """The same of a Parquet file; DuckDB calls the second column ``score_1``, which is no name of the file."""
+    place = f"`{role}` ({path})"
+    own = {name for (name,) in work.rows(f"SELECT name FROM parquet_schema({file_literal(path)})", place)}
+    types = types_of(work, place, parquet_sql([path]))
+    check_names(place, [name if name in own else name.rpartition("_")[0] for name in types])
 
 
 def load(work: Any, table: str, select: str, file: int, place: str, *, more: bool = False) -> None:
@@ -231,10 +239,12 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
     place, table = f"`{role}` ({name})", f"given_{role}"
     if format == "parquet":
         sql = parquet_sql(paths)
-        types = types_of(work, place, sql)
+        types, differ = types_of(work, place, sql), len(paths) > 1 and types_differ(work, place, paths)
+        for path in paths if differ else paths[:1]:
+            check_parquet_names(work, role, path)
         if not any(column.lower() in PARQUET_ROW for column in types):
             row = f"CAST(file_index AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}"
-            if len(paths) == 1 or not types_differ(work, place, paths):
+            if not differ:
                 return Source(role, name, f"(SELECT {row}, * FROM {sql})", types, tuple(paths))
             rows = [
                 f"CAST({number} AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}" for number in range(len(paths))
@@ -323,11 +333,13 @@ def arrow_select(work: Any, role: str, path: Path) -> str:
     """SELECT of an Arrow IPC file, mapped into memory."""
     feather, pyarrow = needed("pyarrow.feather", "Reading Arrow files"), needed("pyarrow", "Reading Arrow files")
     try:
-        work.connection.register("mapped", with_wide_floats(feather.read_table(path, memory_map=True)))
+        table = feather.read_table(path, memory_map=True)
+        work.connection.register("mapped", with_wide_floats(table))
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(
             f"`{role}` ({path}): {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}"
         ) from None
+    check_names(f"`{role}` ({path})", table.schema.names)
     return "SELECT * FROM mapped"
 
 
