@@ -72,6 +72,7 @@ class Source:
         row: the column of `sql` that numbers its rows from 0, those of each further file from a number far above.
         of_text: whether numbers may be written as text.
         mixed: column -> the types that it has in two of the files, in words, where they are of different kinds.
+        rounded: the columns of floats in which whole numbers may have stood, which would be rounded.
     """
 
     role: str
@@ -82,6 +83,7 @@ class Source:
     row: str = ROW
     of_text: bool = False
     mixed: Mapping[str, str] = field(default_factory=dict)
+    rounded: Collection[str] = ()
 
     def place(self, row: int) -> str:
         """A row, by its number, in words: the file and the row in it, counted from 1."""
@@ -250,7 +252,7 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
                 f"CAST({number} AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}" for number in range(len(paths))
             ]
             each = [f"(SELECT {row}, * FROM {parquet_sql([path])})" for row, path in zip(rows, paths)]
-            return joined_files(work, role, name, paths, each)
+            return joined_files(work, role, name, paths, each, format)
     one_table = format in ("csv", "trec")  # of text in every file
     tables = [table if one_table else f"{table}_{number}" for number in range(len(paths))]
     for number, path in enumerate(paths):
@@ -258,7 +260,7 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
             select = SELECTS[format](work, role, path)
             load(work, tables[number], select, number, f"`{role}` ({path})", more=one_table and number > 0)
     if not one_table:
-        return joined_files(work, role, name, paths, list(map(quoted, tables)), of_text=format != "parquet")
+        return joined_files(work, role, name, paths, list(map(quoted, tables)), format)
     make_integers(work, place, quoted(table))
     types = types_of(work, place, quoted(table))
     source = Source(role, name, quoted(table), types, tuple(paths), of_text=True)
@@ -268,7 +270,12 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
 
 
 def joined_files(
-    work: Any, role: str, name: str, paths: Sequence[Path], each: Sequence[str], *, of_text: bool = False
+    work: Any,
+    role: str,
+    name: str,
+    paths: Sequence[Path],
+    each: Sequence[str],
+    format: str,  # noqa: A002
 ) -> Source:
     """Files that may have different columns and types: `each` is SQL of the rows of one.
 
@@ -278,18 +285,24 @@ def joined_files(
     place, mixed = f"`{role}` ({name})", dict[str, str]()
     filled = [part for part in zip(paths, each) if len(each) == 1 or work.size(part[1])] or [(paths[0], each[0])]
     first: dict[str, tuple[Path, str]] = {}
-    selects = []
+    selects, rounded = [], set[str]()
     for path, own in filled if len(filled) > 1 else ():
         types = types_of(work, f"`{role}` ({path})", own)
         for column, kind in types.items():
             before, other = first.setdefault(column, (path, kind))
             if family_of(kind) != family_of(other):  # 7 and '007' would become one, or 7.0 and '7' be two
                 mixed.setdefault(column, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
+            if (kind in FLOATS) != (other in FLOATS):
+                rounded.add(column)
         floats = [quoted(column) for column, kind in types.items() if kind == "FLOAT"]  # to which integers are rounded
         wide = ", ".join(f"CAST({column} AS DOUBLE) AS {column}" for column in floats)
         selects.append(f"SELECT * {f'REPLACE ({wide}) ' if wide else ''}FROM {own}")
     sql = f"({' UNION ALL BY NAME '.join(selects)})" if selects else filled[0][1]
-    return Source(role, name, sql, types_of(work, place, sql), tuple(paths), of_text=of_text, mixed=mixed)
+    types = types_of(work, place, sql)
+    if format == "json":  # integers beside floats
+        rounded |= {column for column, kind in types.items() if kind in FLOATS}
+    of_text = format != "parquet"
+    return Source(role, name, sql, types, tuple(paths), of_text=of_text, mixed=mixed, rounded=rounded)
 
 
 def parquet_sql(paths: Sequence[Path]) -> str:
@@ -398,10 +411,7 @@ def trec_select(work: Any, role: str, path: Path) -> str:
             f"`{role}` ({path}, row 1): a line of a TREC run has 6 fields (query Q0 document rank score tag) and one "
             f"of qrels 4 (query 0 document relevance), got {width}"
         )
-    columns = ", ".join(
-        f"f[{place}] AS {name}" if name.endswith("_id") else f"TRY_CAST(f[{place}] AS DOUBLE) AS {name}"
-        for name, place in TREC[width].items()
-    )
+    columns = ", ".join(f"f[{place}] AS {name}" for name, place in TREC[width].items())
     return f"SELECT {columns}, len(f) AS {FIELDS} FROM {split}"
 
 
@@ -418,10 +428,11 @@ SELECTS = {
 def check_trec(work: Any, source: Source) -> None:
     """InputError for a line with more or fewer fields than the first, or with text in place of a number."""
     width = next(width for width, columns in TREC.items() if list(columns) == list(source.types))
-    wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"{name} IS NULL" for name in source.types)])
+    numbers = [name for name in source.types if not name.endswith("_id")]
+    wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"TRY_CAST({name} AS DOUBLE) IS NULL" for name in numbers)])
     for row, fields in work.rows(f"SELECT {ROW}, {FIELDS} FROM {source.sql} WHERE {wrong} ORDER BY 1 LIMIT 1"):
-        numbers = "rank and score" if width == 6 else "the relevance"
-        reason = f"it must have {width} fields, got {fields}" if fields != width else f"{numbers} must be numbers"
+        columns = "rank and score" if width == 6 else "the relevance"
+        reason = f"it must have {width} fields, got {fields}" if fields != width else f"{columns} must be numbers"
         raise InputError(f"{source.place(row)}: {reason}")
 
 
