@@ -72,6 +72,10 @@ FILES: dict[str, tuple[bytes, str]] = {
         b"user_id,item_id,Item_ID,score\nu,a,b,1\n",
         r"case.csv, line 1\): the names of two columns must differ in more than upper and lower case, got 'Item_ID'",
     ),
+    "blank.csv": (b"\n" + GOOD.encode(), r"blank.csv, line 1\): a CSV file must begin with the names .*, got ''"),
+    "blanks.csv": (b"\n\n\n", r"blanks.csv, line 1\): a CSV file must begin with the names of its columns, got ''"),
+    "ends.csv": (GOOD.encode() + b"v,b,0.5\r\n", r"ends.csv\): all lines must end alike, also in quotes, got ends"),
+    "ends.trec": (b"u Q0 a 1 0.5 me\r\nu Q0 b 2 0.4 me\n", r"ends.trec\): all lines must end alike"),
     "unnamed.csv": (
         b",user_id,item_id,score\n0,u,a,1\n",
         r"unnamed.csv, line 1\): a CSV file must .*, got ',user_id,item_id,score': one .* is empty, .* index=False",

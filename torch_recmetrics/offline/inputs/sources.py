@@ -366,8 +366,11 @@ def lines_of(path: Path) -> str:
 
 def csv_select(work: Any, role: str, path: Path) -> str:
     """SELECT of a CSV file, all columns text."""
-    line = "".join(row[0] for row in work.rows(f"SELECT line FROM {lines_of(path)} LIMIT 1", f"`{role}` ({path})"))
+    first = work.rows(f"SELECT line FROM {lines_of(path)} LIMIT 1", f"`{role}` ({path})")
+    line = "".join(row[0] or "" for row in first)  # an empty one is None
     delimiter = max(DELIMITERS, key=line.count)
+    if ".tsv" in map(str.lower, path.suffixes) and ("\t" in line or delimiter not in line):
+        delimiter = "\t"
     try:
         header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     except csv.Error as error:
@@ -443,6 +446,11 @@ def refused_line(role: str, path: Path) -> Iterator[None]:
         yield
     except InputError as error:
         cause = str(error.__context__)
+        if "state machine reached an invalid state" in cause:
+            raise InputError(
+                f"`{role}` ({path}): all lines must end alike, also in quotes, got ends with and without a carriage "
+                "return: write them as \\n, as dos2unix does"
+            ) from None
         found = re.search(r"CSV Error on Line: (\d+)", cause)
         if found is None:
             raise
