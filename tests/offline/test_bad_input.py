@@ -165,6 +165,18 @@ def test_a_configuration_that_is_no_text(tmp_path: Path, capfd: pytest.CaptureFi
     assert "the file of --config must be YAML in UTF-8" in line
 
 
+@pytest.mark.parametrize(("content", "shown"), [("", "''"), (HEADER * 100, "'user_id,item_id,score user")])
+def test_a_configuration_without_options(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, shown: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "--config", f"{tmp_path}/run.yaml"])
+    line = capfd.readouterr().err
+    assert f"the file of --config must have names of options and their values in YAML, got {shown}" in line
+    assert (ended.value.code, line.count("\n"), len(line) < 250) == (2, 1, True)
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -494,6 +506,10 @@ def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.Cap
     assert sorted(os.listdir(tmp_path / "new")) == ["out"]
     assert sorted(os.listdir(tmp_path / "new" / "out")) == ["report.html", "report.json", "users.parquet"]
     assert json.loads((tmp_path / "new" / "out" / "report.json").read_text())["values"].keys() == {"ndcg@2"}
+    (tmp_path / "old" / "users.parquet").mkdir(parents=True)
+    assert main(["evaluate", *files, "--report", f"{tmp_path}/old"]) == 2
+    assert "cannot be written: 'users.parquet' in it is a folder" in capfd.readouterr().err
+    assert os.listdir(tmp_path / "old") == ["users.parquet"]
 
 
 def test_pyarrow_is_asked_for_by_name(
