@@ -154,6 +154,16 @@ def test_a_type_error_names_the_argument(make: Any, says: str) -> None:
         make()
 
 
+def test_a_metric_without_a_value_of_whole_lists_is_named() -> None:
+    own = {"coverage": {"num_items": 3}}
+    with pytest.raises(
+        ValueError, match="`top_k` must be an integer >= 1 for 'coverage', got None: it has no value of"
+    ):
+        ranking_metrics(("ndcg", "coverage"), (5, None), options=own)
+    own["coverage"]["top_k"] = 2
+    assert list(ranking_metrics(("ndcg", "coverage"), (None,), options=own)) == ["ndcg", "coverage@2"]
+
+
 def test_a_name_that_there_is_not_has_a_nearest() -> None:
     with pytest.raises(ValueError, match="`metrics` has 'hitrate', which is no metric: did you mean 'hit_rate'"):
         ranking_metrics(("ndcg", "hitrate"))

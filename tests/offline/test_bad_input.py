@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 from torch_recmetrics.offline import InputError, evaluate
 from torch_recmetrics.offline.commands import main
@@ -72,6 +72,10 @@ FILES: dict[str, tuple[bytes, str]] = {
         b"user_id,item_id,Item_ID,score\nu,a,b,1\n",
         r"case.csv, line 1\): the names of two columns must differ in more than upper and lower case, got 'Item_ID'",
     ),
+    "blank.csv": (b"\n" + GOOD.encode(), r"blank.csv, line 1\): a CSV file must begin with the names .*, got ''"),
+    "blanks.csv": (b"\n\n\n", r"blanks.csv, line 1\): a CSV file must begin with the names of its columns, got ''"),
+    "ends.csv": (GOOD.encode() + b"v,b,0.5\r\n", r"ends.csv\): all lines must end alike, also in quotes, got ends"),
+    "ends.trec": (b"u Q0 a 1 0.5 me\r\nu Q0 b 2 0.4 me\n", r"ends.trec\): all lines must end alike"),
     "unnamed.csv": (
         b",user_id,item_id,score\n0,u,a,1\n",
         r"unnamed.csv, line 1\): a CSV file must .*, got ',user_id,item_id,score': one .* is empty, .* index=False",
@@ -90,6 +94,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     ),
     "below.csv": (b"user_id,item_id,rank\nu,a,-1\n", r"'rank' must be a whole number >= 0, the best first, got '-1'"),
     "run.trec": (b"u Q0 a 1 0.5 me\nu Q0 b 2 best me\n", r"run.trec, row 2\): rank and score must be numbers"),
+    "whole.trec": (
+        b"u Q0 a 1 0.5 me\nu Q0 b 2 9007199254740993 me\n",
+        r"whole.trec, row 2\): column 'score' must be 9007199254740992 \(2\^53\) at most as a whole number",
+    ),
     "short.trec": (b"u Q0 a 1 0.5 me\nu Q0 b\n", r"short.trec, row 2\): it must have 6 fields, got 3"),
     "what.trec": (b"u a\n", r"a line of a TREC run has 6 fields"),
     "file.xyz": (b"1", "the kind of '.*file.xyz' is unknown"),
@@ -138,7 +146,7 @@ def test_of_two_files_the_one_that_duckdb_names_is_damaged(tmp_path: Path, monke
                 raise work.duckdb.InvalidInputException(f'Failed to read file "{name}": Snappy decompression failure')
 
 
-@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(20, 0)])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(20, 0), pa.decimal128(38, 2)])
 @pytest.mark.parametrize("name", ["score", "rank", "relevance", "weight"])
 def test_whole_numbers_beyond_the_floats_are_refused(name: str, kind: pa.DataType) -> None:
     """Two of them would be one number."""
@@ -146,7 +154,7 @@ def test_whole_numbers_beyond_the_floats_are_refused(name: str, kind: pa.DataTyp
     beyond = {name: pa.array([2**53, 2**53 + 1]).cast(kind)}
     of_lists = beyond if name in ("score", "rank") else {"score": [2, 1]}
     of_truth = beyond if name in ("relevance", "weight") else {}
-    says = rf"row 2\): column '{name}' must be 9007199254740992 .* got '9007199254740993'"
+    says = rf"row 2\): column '{name}' must be 9007199254740992 .* got '9007199254740993(\.00)?'"
     with pytest.raises(InputError, match=says):
         evaluate(pa.table(ids | of_lists), pa.table(ids | of_truth), "ndcg@2", **{name: name})
 
@@ -155,6 +163,18 @@ def test_a_configuration_that_is_no_text(tmp_path: Path, capfd: pytest.CaptureFi
     (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\x00")
     line = refused(tmp_path, capfd, ["evaluate", "--config", f"{tmp_path}/run.yaml"])
     assert "the file of --config must be YAML in UTF-8" in line
+
+
+@pytest.mark.parametrize(("content", "shown"), [("", "''"), (HEADER * 100, "'user_id,item_id,score user")])
+def test_a_configuration_without_options(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, shown: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "--config", f"{tmp_path}/run.yaml"])
+    line = capfd.readouterr().err
+    assert f"the file of --config must have names of options and their values in YAML, got {shown}" in line
+    assert (ended.value.code, line.count("\n"), len(line) < 250) == (2, 1, True)
 
 
 @pytest.mark.parametrize(
@@ -320,8 +340,8 @@ def test_columns_of_another_type() -> None:
         ("item_id", [1.5], r"row 1\): column 'item_id' must be an id, a whole number, .* got '1.5'"),
         (
             "item_id",
-            [2.0**53 + 2],
-            r"row 1\): column 'item_id' must be .* as a float up to 9007199254740992, got '9007199",
+            [2.0**53],
+            r"row 1\): column 'item_id' must be .* as a float below 9007199254740992, got '9007199",
         ),
         ("item_id", [1e300], r"row 1\): column 'item_id' must be .* got '1e\+300'"),
         ("score", [None], r"row 1\): column 'score' must be a finite number, got nothing"),
@@ -361,6 +381,30 @@ def test_two_columns_of_a_frame_with_one_name(kind: str, second: str) -> None:
     with pytest.raises(InputError, match=f"the names of two columns must differ in more .*, got '{second}' again"):
         evaluate(as_kind(table), truth, ["mrr@1"])
     assert evaluate(as_kind(others), truth, ["mrr@1"])["mrr@1"] == 1  # nobody reads the features
+
+
+@pytest.mark.parametrize("form", ["parquet", "parts", "other parts", "arrow", "relation"])
+@pytest.mark.parametrize("names", [("score", "score"), ("Score", "score"), ("score", "score_1", "score")])
+def test_two_columns_of_a_file_with_one_name(tmp_path: Path, form: str, names: tuple[str, ...]) -> None:
+    """DuckDB called the second `score_1`."""
+    import duckdb
+
+    columns = ["u", "a", *([0.5] for _ in names)]
+    table = pa.Table.from_arrays([pa.array(column) for column in columns], names=["user_id", "item_id", *names])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    parquet.write_table(table.select([0, 1, 2]).rename_columns(["user_id", "item_id", "score"]), tmp_path / "b.parquet")
+    feather.write_feather(table, tmp_path / "a.arrow")
+    one, other = table.select([0, 1, 2]).to_pandas(), table.select([0, 1, *range(3, 2 + len(names))]).to_pandas()  # noqa: F841
+    given = {
+        "parquet": tmp_path / "a.parquet",
+        "parts": [tmp_path / "a.parquet"] * 2,
+        "other parts": [tmp_path / "b.parquet", tmp_path / "a.parquet"],
+        "arrow": tmp_path / "a.arrow",
+        "relation": duckdb.sql("SELECT * FROM one JOIN other USING (user_id, item_id)"),
+    }
+    truth = pa.table({"user_id": ["u"], "item_id": ["a"]})
+    with pytest.raises(InputError, match=r"the names of two columns must differ in more .*, got 'score(_1)?' again"):
+        evaluate(given[form], truth, ["mrr@1"])
 
 
 def many_rows(path: Path, users: int) -> None:
@@ -462,6 +506,10 @@ def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, capfd: pytest.Cap
     assert sorted(os.listdir(tmp_path / "new")) == ["out"]
     assert sorted(os.listdir(tmp_path / "new" / "out")) == ["report.html", "report.json", "users.parquet"]
     assert json.loads((tmp_path / "new" / "out" / "report.json").read_text())["values"].keys() == {"ndcg@2"}
+    (tmp_path / "old" / "users.parquet").mkdir(parents=True)
+    assert main(["evaluate", *files, "--report", f"{tmp_path}/old"]) == 2
+    assert "cannot be written: 'users.parquet' in it is a folder" in capfd.readouterr().err
+    assert os.listdir(tmp_path / "old") == ["users.parquet"]
 
 
 def test_pyarrow_is_asked_for_by_name(

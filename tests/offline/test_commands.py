@@ -281,6 +281,12 @@ def test_the_other_commands(files: Path, capfd: pytest.CaptureFixture[str]) -> N
         capfd, "overlap", "--train", files / "truth.parquet", "--test", files / "truth.parquet", "--json"
     )
     assert (code, json.loads(out)["counts"]["interactions"]) == (0, len(USERS))
+    tables = ("--train", files / "truth.parquet", "--test", files / "truth.parquet", "--json")
+    for given, dropped in (("true", 5), ("False", 0), ("interactions", 1)):
+        code, out, _ = run(capfd, "overlap", *tables, "--drop", given)
+        assert (code, len(json.loads(out)["dropped"])) == (0, dropped)
+    code, out, _ = run(capfd, "overlap", *tables, "--drop", "interactions", "--drop", "duplicates")
+    assert json.loads(out)["dropped"] == ["interactions", "duplicates"]
     log = pa.table({"user": [1, 1, 1], "item": [1, 2, 3], "relevance": [1, 1, 1], "time": [1, 2, 3]})
     parquet.write_table(log, files / "log.parquet")
     similar = pa.table({"item1": [1, 2], "item2": [2, 1], "score": [1.0, 1.0]})

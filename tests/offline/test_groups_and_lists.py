@@ -146,6 +146,12 @@ def test_what_is_refused() -> None:
     items = pa.table({"item_id": ITEMS})
     with pytest.raises(InputError, match="no item of it is in"):
         evaluate(table_of(NEW), TRUTH, "exposure@5", groups=pa.table({"item_id": ["x"], "group": ["a"]}), items=items)
+    several = pa.table({"item_id": ITEMS, "group": ["own", "own/new"] * 15})
+    slices = pa.table({"user_id": list(NEW), "slice": ["new"] * len(NEW)})
+    with pytest.raises(InputError, match=r"slice 'new' of exposure@5/own must have .*, got exposure@5/own/new again"):
+        evaluate(table_of(NEW), TRUTH, "exposure@5", groups=several, slices=slices)
+    old = slices.set_column(1, "slice", pa.array(["old"] * len(NEW)))
+    assert "exposure@5/own/new/old" in evaluate(table_of(NEW), TRUTH, "exposure@5", groups=several, slices=old)
     with pytest.raises(InputError, match="must have a column 'group', or one column beside 'item_id'"):
         evaluate(table_of(NEW), TRUTH, "exposure@5", groups=pa.table({"item_id": ["x"], "a": [1], "b": [2]}))
 

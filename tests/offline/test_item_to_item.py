@@ -306,6 +306,7 @@ def test_a_log_without_relevance_is_told_what_to_give() -> None:
         (SIMILAR, [*LOG, (1, "a", math.nan, 1)], "column 'relevance' must be"),
         (SIMILAR, [(1, "a", 1, "yesterday")], "row 1.: column 'time' must be a time, .* got 'yesterday'"),
         (SIMILAR, [(1, "a", 2000, 1)], "up to 1023"),
+        (SIMILAR, [*LOG, (1, "a", 1e-310, 1)], "row 11.: column 'relevance' must be 0 or at least 1e-290 where it is"),
     ],
 )
 def test_bad_rows_are_refused(similar: list[tuple], log: list[tuple], message: str) -> None:

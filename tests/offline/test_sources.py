@@ -273,6 +273,52 @@ def test_whole_numbers_beside_float32_are_not_rounded(tmp_path: Path, work: Work
     assert {value for (value,) in work.rows(f"SELECT {score} FROM {source.sql}")} == {large, 0.5}
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
+def test_whole_numbers_that_floats_beside_them_round_are_refused(tmp_path: Path, work: Workspace, form: str) -> None:
+    """Two of them became one number, or one id."""
+    for scores, refused in (([2**53 + 1, 3], True), ([2**53 - 1, 3], False), ([2**40, 3], False)):
+        parts = [pd.DataFrame({"id": scores}), pd.DataFrame({"id": [1e300, 2.0]})]
+        names = [tmp_path / f"{number}.{form}" for number in range(2)]
+        for name, part in zip(names, parts):
+            write_part(part, name)
+        if form == "jsonl":  # in one file too
+            names[1].write_text("".join(name.read_text() for name in names) + '{"id": 0.5}\n')
+        for given in (names, names[1:]) if form == "jsonl" else (names,):
+            source = work.open("truth", given)
+            score = number_column(source, "id")
+            if refused:
+                with pytest.raises(InputError, match=r"column 'id' must be below 9007199254740992 \(2\^53\) beside"):
+                    checked_rows(work, source, score)
+            else:
+                checked_rows(work, source, score)
+            for number in range(2):
+                work.run(f"DROP TABLE IF EXISTS given_truth_{number}")
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_ids_that_floats_beside_them_round_are_refused(tmp_path: Path, work: Workspace, form: str) -> None:
+    names = [tmp_path / f"{number}.{form}" for number in range(2)]
+    for name, ids in zip(names, ([2**53 + 1], [1e300])):
+        write_part(pd.DataFrame({"id": ids}), name)
+    with pytest.raises(InputError, match=r"0\.\w+, row 1\): .* as a float below 9007199254740992, got"):
+        id_columns(work, (work.open("truth", names), "id"))
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("item,name\nx,y\n", ["item", "name"]),  # of another suffix than its content
+        ("item\na,b\n", ["item"]),
+        ("item\ta,b,c\nx\ty\n", ["item", "a,b,c"]),
+    ],
+)
+def test_tabs_part_the_columns_of_a_tsv_file(tmp_path: Path, work: Workspace, content: str, names: list[str]) -> None:
+    (tmp_path / "a.TSV.gz").write_bytes(gzip.compress(content.encode()))
+    source = work.open("truth", tmp_path / "a.TSV.gz")
+    assert list(source.types) == names
+    assert work.size(source.sql) == 1
+
+
 def write_part(frame: pd.DataFrame, path: Path) -> None:
     """In the form that the suffix says."""
     if path.suffix == ".jsonl":

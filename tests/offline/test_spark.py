@@ -608,6 +608,8 @@ def test_whole_numbers_beyond_floats_are_refused(spark: Any) -> None:
     says = r"\(Spark\): column 'score' must be 9007199254740992 \(2\^53\) at most.*got '9007199254740993'"
     with pytest.raises(InputError, match=says):
         evaluate(lists, truth, "ndcg@2")
+    with pytest.raises(InputError, match=says[:-1] + ".00'"):
+        evaluate(lists.withColumn("score", lists["score"].cast("decimal(38,2)")), truth, "ndcg@2")
     assert evaluate(lists.where("item_id = 1"), truth, "ndcg@2")["ndcg@2"] == 0
     graded = lists.withColumnRenamed("score", "relevance")
     with pytest.raises(InputError, match=says.replace("score", "relevance")):

@@ -50,6 +50,8 @@ def test_the_suffix_says_it_too(tmp_path: Path) -> None:
     report = evaluate(tmp_path / "a.run", tmp_path / "a.qrels", "hit_rate@1")
     assert report.user_ids == [1, 2]
     assert report.users["hit_rate@1"].tolist() == [1.0, 0.0]
+    (tmp_path / "c.run").write_text("1 Q0 7 1 1e300 me\n1 Q0 8 2 1e-3 me\n2 Q0 9 1 7 me\n")
+    assert evaluate(tmp_path / "c.run", tmp_path / "a.qrels", "hit_rate@1")["hit_rate@1"] == 1
     (tmp_path / "a.qrels").write_text("1 0 7 1\n2 0 8\n")
     with pytest.raises(InputError, match=r"a.qrels, row 2\): it must have 4 fields, got 3"):
         evaluate(tmp_path / "a.run", tmp_path / "a.qrels")

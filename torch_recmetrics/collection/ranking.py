@@ -118,6 +118,8 @@ def make(name: str, cutoffs: list[Any], common: Mapping[str, Any], own: Mapping[
     if missing and own.keys() <= declared.keys():
         words = ", ".join(f'"{option}": ...' for option in missing)
         raise TypeError(f'{METRICS[name].__name__} needs `{missing[0]}`: options={{"{name}": {{{words}}}}}')
+    if "top_k" in declared and declared["top_k"].annotation is int and "top_k" not in chosen and None in cutoffs:
+        raise ValueError(f"`top_k` must be an integer >= 1 for {name!r}, got None: it has no value of whole lists")
     at_cutoffs = [{"top_k": cutoff} for cutoff in cutoffs] if "top_k" in declared else [{}]
     return [METRICS[name](**{**cutoff, **chosen}) for cutoff in at_cutoffs]
 

@@ -18,7 +18,7 @@ from torch_recmetrics.offline.overlap import overlap
 # How an annotation begins -> what a flag takes; the functions themselves say which words and files they know.
 TYPES: dict[str, Any] = {
     "Any": str | list[str] | None,
-    "bool | Kind": list[str] | bool | None,
+    "bool | Kind": list[str] | bool | str | None,
     "bool": bool | None,
     "float | None": float | None,
     "float": float,
@@ -68,7 +68,8 @@ def arranged(argv: list[str]) -> list[str]:
     except argparse.ArgumentError:
         return argv  # the parser of the command says what is missing
     given = {name: values for name, values in vars(known).items() if values and name != "config"}
-    single = {name for name, values in given.items() if name in tables and len(values) == 1}  # a path or a pattern
+    plain = ("drop", *tables)  # of one value, such as true, a path or a pattern
+    single = {name for name, values in given.items() if name in plain and len(values) == 1}
     texts = [f"--{name}={values[0] if name in single else json.dumps(values)}" for name, values in given.items()]
     return [argv[0], *(f"--config={path}" for path in known.config), *texts, *rest]
 
@@ -121,6 +122,8 @@ def refusal_of(text: str, options: Collection[str]) -> str:
         outer = re.sub(r"\[.*?\]", "", found[2] or found[3])  # list[int | None] is a list
         kinds = " or ".join(KINDS[kind] for kind in re.findall("|".join(KINDS), outer))
         text = f"{found[1]} must be {kinds}, got {found[4]}"
+    elif found := re.match(r"Unexpected config: ?(.*)", text):
+        text = f"the file of --config must have names of options and their values in YAML, got {found[1][:60]!r}"
     elif found := re.search(r"unrecognized arguments: --(\w[\w-]*)|invalid choice: '(.*?)' \(choose from (.*)\)", text):
         known = options if found[1] else re.findall(r"[\w-]+", found[3])
         hint = check.did_you_mean(found[1] or found[2], known, mark="")

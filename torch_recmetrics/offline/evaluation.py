@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from torch_recmetrics.offline.inputs.likely_mistakes import (
     warned_of_kinds_of_ids,
 )
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part, user_values
+from torch_recmetrics.offline.inputs.sources import InputError
 from torch_recmetrics.offline.inputs.spark import workspace_of
 from torch_recmetrics.offline.inputs.tables import Tables, refuse_unordered, versions_of_ids
 from torch_recmetrics.offline.measuring import measured, measured_by_workers
@@ -237,12 +239,24 @@ def check_flags(
 
 
 def check_slices(tables: Tables, collection: RecMetricCollection) -> None:
-    """ValueError for slices where no metric has values of users."""
-    if tables.slices is not None and not any(map(has_users, collection.values())):
+    """ValueError for slices where no metric has values of users, and for one whose value has a name that is taken."""
+    if tables.slices is None:
+        return
+    if not any(map(has_users, collection.values())):
         raise ValueError(
             '`slices` need values of users, which method="em" has not: take another method, or evaluate the users of '
             "each slice alone"
         )
+    names = set(definitions_of(dict(collection.items()), 0))
+    if any("/" in name for name in names):  # those of groups, or of metrics that were named so
+        slices = f"SELECT DISTINCT {tables.value(tables.slices, 'slice')} FROM {tables.slices.sql} ORDER BY 1"
+        for name, (own,) in itertools.product(tuple(names), tables.workspace.rows(slices)):
+            if f"{name}/{own}" in names:
+                raise InputError(
+                    f"{tables.slices}: slice {own!r} of {name} must have a name of its own, got {name}/{own} again: "
+                    "rename the slice, or the group"
+                )
+            names.add(f"{name}/{own}")
 
 
 def check_relevance(tables: Tables, least: float | None) -> None:

@@ -21,6 +21,7 @@ from torch_recmetrics.metrics.ranking import MRR, NDCG, HitRate
 from torch_recmetrics.offline.inputs.batches import SortedRows
 from torch_recmetrics.offline.inputs.columns import (
     Column,
+    Fault,
     checked_rows,
     id_columns,
     need_columns,
@@ -200,12 +201,14 @@ def item_to_item(
 
 
 def relevance_column(log: Source, relevance: str | None, gain: str) -> Column:
-    """The relevance of an event; one too large for the gain is refused."""
+    """The relevance of an event; one too large or too small for the gain is refused."""
     if relevance is None:
         return Column("CAST(1 AS DOUBLE)")
     most = check.LARGEST_EXPONENTIAL_RELEVANCE
     limit = {"rule": f"a number up to {most}", "wrong": f"{{}} > {most}"} if gain == "exponential" else {}
-    return number_column(log, relevance, **limit)
+    number, least = number_column(log, relevance, **limit), check.SMALLEST_RELEVANCE
+    rule = f"0 or at least {least:g} where it is a gain"
+    return Column(number.sql, (*number.faults, Fault(relevance, f"{number.sql} > 0 AND {number.sql} < {least}", rule)))
 
 
 def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:

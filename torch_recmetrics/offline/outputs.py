@@ -137,6 +137,9 @@ def write_folder(folder: str, files: Files) -> None:
     """Write files into a folder, which is made; all of them, or where one fails none."""
     target = Path(folder)
     try:
+        for name in files:
+            if (target / name).is_dir():
+                raise IsADirectoryError(f"{name!r} in it is a folder: remove it, or give another folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True

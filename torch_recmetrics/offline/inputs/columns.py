@@ -120,13 +120,18 @@ def first_again(work: Any, source: Source, *keys: str) -> tuple[str, list[Any]] 
 def beyond_floats(source: Source, column: str) -> tuple[Fault, ...]:
     """A whole number that float64 may take for another; nothing where the type has none."""
     name, kind = quoted(column), source.types[column]
+    if column in source.rounded:  # integers have 39 digits at most: beyond there were floats
+        wrong = f"abs({name}) BETWEEN {EXACT['DOUBLE']} AND 1e39"
+        return (Fault(column, wrong, f"below {EXACT['DOUBLE']} (2^53) beside floats, to which it may be rounded"),)
     outside = f"NOT BETWEEN -{EXACT['DOUBLE']} AND {EXACT['DOUBLE']}"
     wrong = f"{name} {outside}"
     if kind == TEXT:
         whole = rf"regexp_matches({name}, '^[+-]?[0-9]+(\.0*)?$')"
         # What no int128 holds is NULL.
         wrong = f"{whole} AND coalesce(TRY_CAST({name} AS HUGEINT) {outside}, true)"
-    wide = kind in (TEXT, "BIGINT", *LARGE) or kind.endswith(",0)")  # DECIMAL(20,0)
+    if kind.startswith("DECIMAL"):  # whose own type may be too narrow for the bound
+        wrong = f"CAST({name} AS HUGEINT) {outside}"
+    wide = kind in (TEXT, "BIGINT", *LARGE) or kind.startswith("DECIMAL")
     return (Fault(column, wrong, BEYOND_FLOATS),) if wide else ()
 
 
@@ -177,9 +182,9 @@ def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
     """
     name, kind = quoted(column), source.types[column]
     if kind in FLOATS:
-        most = EXACT[kind]  # above it ids become each other
-        wrong = f"{name} IS NULL OR NOT {finite(name)} OR {name} <> floor({name}) OR abs({name}) > {most}"
-        rule = f"an id, a whole number, and as a float up to {most}"
+        most = EXACT[kind]  # from which on ids become each other: it may have been 1 more
+        wrong = f"{name} IS NULL OR NOT {finite(name)} OR {name} <> floor({name}) OR abs({name}) >= {most}"
+        rule = f"an id, a whole number, and as a float below {most}"
         checked_rows(work, source, Column(name, (Fault(column, wrong, rule),)), may_be_empty=True)
         return "BIGINT"
     if kind in INTEGERS and kind not in LARGE:

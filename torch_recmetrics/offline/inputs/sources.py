@@ -72,6 +72,7 @@ class Source:
         row: the column of `sql` that numbers its rows from 0, those of each further file from a number far above.
         of_text: whether numbers may be written as text.
         mixed: column -> the types that it has in two of the files, in words, where they are of different kinds.
+        rounded: the columns of floats in which whole numbers may have stood, which would be rounded.
     """
 
     role: str
@@ -82,6 +83,7 @@ class Source:
     row: str = ROW
     of_text: bool = False
     mixed: Mapping[str, str] = field(default_factory=dict)
+    rounded: Collection[str] = ()
 
     def place(self, row: int) -> str:
         """A row, by its number, in words: the file and the row in it, counted from 1."""
@@ -169,9 +171,9 @@ def open_source(
         several = ", ".join(map(str, paths[:3])) + (f", ... ({len(paths)} files)" if len(paths) > 3 else "")
         name = os.fspath(given) if isinstance(given, str | os.PathLike) else several
         return read_files(work, role, name, paths, format_of(role, paths, format))
-    name = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}"
-    if isinstance(given, work.duckdb.DuckDBPyRelation):
-        name, given = "DuckDB relation", given.to_arrow_reader()
+    name, names = f"{type(given).__module__.partition('.')[0].strip('_')} {type(given).__name__}", None
+    if isinstance(given, work.duckdb.DuckDBPyRelation):  # whose reader has other names where two are one
+        name, names, given = "DuckDB relation", given.columns, given.to_arrow_reader()
     if hasattr(given, "collect") and name.startswith("polars"):
         given = given.collect()
     table, place = f"given_{role}", f"`{role}` ({name})"
@@ -184,7 +186,7 @@ def open_source(
                 f"`{role}` must be a path, a pattern, a list of paths, a pandas, Polars or Arrow frame or a DuckDB "
                 f"relation, got {name}"
             ) from None
-    check_names(place, [name for name in names_of(given) if columns is None or name.lower() in columns])
+    check_names(place, [name for name in names or names_of(given) if columns is None or name.lower() in columns])
     types = types_of(work, place, "frame")
     read = [quoted(column) for column in types if columns is None or len(types) < 3 or column.lower() in columns]
     load(work, table, f"SELECT {', '.join(read) or '*'} FROM frame", 0, place)
@@ -205,6 +207,14 @@ def check_names(place: str, names: Sequence[str]) -> None:
         raise InputError(
             f"{place}: the names of two columns must differ in more than upper and lower case, got {again[0]!r} again"
         )
+
+
+def check_parquet_names(work: Any, role: str, path: Path) -> None:
+    """The same of a Parquet file; DuckDB calls the second column ``score_1``, which is no name of the file."""
+    place = f"`{role}` ({path})"
+    own = {name for (name,) in work.rows(f"SELECT name FROM parquet_schema({file_literal(path)})", place)}
+    types = types_of(work, place, parquet_sql([path]))
+    check_names(place, [name if name in own else name.rpartition("_")[0] for name in types])
 
 
 def load(work: Any, table: str, select: str, file: int, place: str, *, more: bool = False) -> None:
@@ -231,16 +241,18 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
     place, table = f"`{role}` ({name})", f"given_{role}"
     if format == "parquet":
         sql = parquet_sql(paths)
-        types = types_of(work, place, sql)
+        types, differ = types_of(work, place, sql), len(paths) > 1 and types_differ(work, place, paths)
+        for path in paths if differ else paths[:1]:
+            check_parquet_names(work, role, path)
         if not any(column.lower() in PARQUET_ROW for column in types):
             row = f"CAST(file_index AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}"
-            if len(paths) == 1 or not types_differ(work, place, paths):
+            if not differ:
                 return Source(role, name, f"(SELECT {row}, * FROM {sql})", types, tuple(paths))
             rows = [
                 f"CAST({number} AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}" for number in range(len(paths))
             ]
             each = [f"(SELECT {row}, * FROM {parquet_sql([path])})" for row, path in zip(rows, paths)]
-            return joined_files(work, role, name, paths, each)
+            return joined_files(work, role, name, paths, each, format)
     one_table = format in ("csv", "trec")  # of text in every file
     tables = [table if one_table else f"{table}_{number}" for number in range(len(paths))]
     for number, path in enumerate(paths):
@@ -248,7 +260,7 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
             select = SELECTS[format](work, role, path)
             load(work, tables[number], select, number, f"`{role}` ({path})", more=one_table and number > 0)
     if not one_table:
-        return joined_files(work, role, name, paths, list(map(quoted, tables)), of_text=format != "parquet")
+        return joined_files(work, role, name, paths, list(map(quoted, tables)), format)
     make_integers(work, place, quoted(table))
     types = types_of(work, place, quoted(table))
     source = Source(role, name, quoted(table), types, tuple(paths), of_text=True)
@@ -258,7 +270,12 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
 
 
 def joined_files(
-    work: Any, role: str, name: str, paths: Sequence[Path], each: Sequence[str], *, of_text: bool = False
+    work: Any,
+    role: str,
+    name: str,
+    paths: Sequence[Path],
+    each: Sequence[str],
+    format: str,  # noqa: A002
 ) -> Source:
     """Files that may have different columns and types: `each` is SQL of the rows of one.
 
@@ -268,18 +285,24 @@ def joined_files(
     place, mixed = f"`{role}` ({name})", dict[str, str]()
     filled = [part for part in zip(paths, each) if len(each) == 1 or work.size(part[1])] or [(paths[0], each[0])]
     first: dict[str, tuple[Path, str]] = {}
-    selects = []
+    selects, rounded = [], set[str]()
     for path, own in filled if len(filled) > 1 else ():
         types = types_of(work, f"`{role}` ({path})", own)
         for column, kind in types.items():
             before, other = first.setdefault(column, (path, kind))
             if family_of(kind) != family_of(other):  # 7 and '007' would become one, or 7.0 and '7' be two
                 mixed.setdefault(column, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
+            if (kind in FLOATS) != (other in FLOATS):
+                rounded.add(column)
         floats = [quoted(column) for column, kind in types.items() if kind == "FLOAT"]  # to which integers are rounded
         wide = ", ".join(f"CAST({column} AS DOUBLE) AS {column}" for column in floats)
         selects.append(f"SELECT * {f'REPLACE ({wide}) ' if wide else ''}FROM {own}")
     sql = f"({' UNION ALL BY NAME '.join(selects)})" if selects else filled[0][1]
-    return Source(role, name, sql, types_of(work, place, sql), tuple(paths), of_text=of_text, mixed=mixed)
+    types = types_of(work, place, sql)
+    if format == "json":  # integers beside floats
+        rounded |= {column for column, kind in types.items() if kind in FLOATS}
+    of_text = format != "parquet"
+    return Source(role, name, sql, types, tuple(paths), of_text=of_text, mixed=mixed, rounded=rounded)
 
 
 def parquet_sql(paths: Sequence[Path]) -> str:
@@ -323,11 +346,13 @@ def arrow_select(work: Any, role: str, path: Path) -> str:
     """SELECT of an Arrow IPC file, mapped into memory."""
     feather, pyarrow = needed("pyarrow.feather", "Reading Arrow files"), needed("pyarrow", "Reading Arrow files")
     try:
-        work.connection.register("mapped", with_wide_floats(feather.read_table(path, memory_map=True)))
+        table = feather.read_table(path, memory_map=True)
+        work.connection.register("mapped", with_wide_floats(table))
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(
             f"`{role}` ({path}): {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}"
         ) from None
+    check_names(f"`{role}` ({path})", table.schema.names)
     return "SELECT * FROM mapped"
 
 
@@ -341,8 +366,11 @@ def lines_of(path: Path) -> str:
 
 def csv_select(work: Any, role: str, path: Path) -> str:
     """SELECT of a CSV file, all columns text."""
-    line = "".join(row[0] for row in work.rows(f"SELECT line FROM {lines_of(path)} LIMIT 1", f"`{role}` ({path})"))
+    first = work.rows(f"SELECT line FROM {lines_of(path)} LIMIT 1", f"`{role}` ({path})")
+    line = "".join(row[0] or "" for row in first)  # an empty one is None
     delimiter = max(DELIMITERS, key=line.count)
+    if ".tsv" in map(str.lower, path.suffixes) and ("\t" in line or delimiter not in line):
+        delimiter = "\t"
     try:
         header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     except csv.Error as error:
@@ -386,10 +414,7 @@ def trec_select(work: Any, role: str, path: Path) -> str:
             f"`{role}` ({path}, row 1): a line of a TREC run has 6 fields (query Q0 document rank score tag) and one "
             f"of qrels 4 (query 0 document relevance), got {width}"
         )
-    columns = ", ".join(
-        f"f[{place}] AS {name}" if name.endswith("_id") else f"TRY_CAST(f[{place}] AS DOUBLE) AS {name}"
-        for name, place in TREC[width].items()
-    )
+    columns = ", ".join(f"f[{place}] AS {name}" for name, place in TREC[width].items())
     return f"SELECT {columns}, len(f) AS {FIELDS} FROM {split}"
 
 
@@ -406,10 +431,11 @@ SELECTS = {
 def check_trec(work: Any, source: Source) -> None:
     """InputError for a line with more or fewer fields than the first, or with text in place of a number."""
     width = next(width for width, columns in TREC.items() if list(columns) == list(source.types))
-    wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"{name} IS NULL" for name in source.types)])
+    numbers = [name for name in source.types if not name.endswith("_id")]
+    wrong = " OR ".join([f"{FIELDS} <> {width}", *(f"TRY_CAST({name} AS DOUBLE) IS NULL" for name in numbers)])
     for row, fields in work.rows(f"SELECT {ROW}, {FIELDS} FROM {source.sql} WHERE {wrong} ORDER BY 1 LIMIT 1"):
-        numbers = "rank and score" if width == 6 else "the relevance"
-        reason = f"it must have {width} fields, got {fields}" if fields != width else f"{numbers} must be numbers"
+        columns = "rank and score" if width == 6 else "the relevance"
+        reason = f"it must have {width} fields, got {fields}" if fields != width else f"{columns} must be numbers"
         raise InputError(f"{source.place(row)}: {reason}")
 
 
@@ -420,6 +446,11 @@ def refused_line(role: str, path: Path) -> Iterator[None]:
         yield
     except InputError as error:
         cause = str(error.__context__)
+        if "state machine reached an invalid state" in cause:
+            raise InputError(
+                f"`{role}` ({path}): all lines must end alike, also in quotes, got ends with and without a carriage "
+                "return: write them as \\n, as dos2unix does"
+            ) from None
         found = re.search(r"CSV Error on Line: (\d+)", cause)
         if found is None:
             raise
