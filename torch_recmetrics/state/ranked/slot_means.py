@@ -117,10 +117,8 @@ class MeanTable(SumTable):
                 of_results = [of_users[result] for result in self.holder.result_names(name, member)]
                 values = torch.stack([torch.cat([one.values for one in slots]) for slots in of_results], 1)
             errors = standard_error(sums) if member.has_interval else torch.full_like(values, float("nan"))
-            of_each = (values, errors, sums[..., COUNT], sums)
-            found += (
-                Spread(*each[:3], sums=each[3]) for each in zip(*(column.unbind(1) for column in of_each), strict=False)
-            )
+            of_each = zip(*(column.unbind(1) for column in (values, errors, sums[..., COUNT], sums)), strict=False)
+            found += (Spread(value, error, n, sums=own) for value, error, n, own in of_each)
         return dict(zip(self.results, found, strict=True))
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
