@@ -252,3 +252,21 @@ def test_a_label_of_clicks_is_no_target_to_ignore(label: Any) -> None:
     with pytest.raises(ValueError, match=r"`ignore_index` must be (none of the labels 0 and 1|an integer)"):
         functional.group_auc(preds, target, indexes, ignore_index=label)
     assert ctr_metrics(num_classes=3, ignore_index=0)  # of several classes one may be left out, as in torchmetrics
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+@pytest.mark.parametrize("label", [256, 257, 65_536, 65_537, -100])
+def test_a_label_that_a_dtype_cannot_hold_is_nowhere(dtype: torch.dtype, label: int) -> None:
+    """256 is no 0, whatever it would be in a byte."""
+    preds, target = torch.tensor([0.9, 0.2, 0.6, 0.4]), torch.tensor([1, 0, 0, 1], dtype=dtype)
+    assert float(BinaryAUC(ignore_index=label)(preds, target)) == 0.75
+    assert float(Recall(2, ignore_index=label)(preds[None], target[None])) == 0.5
+    assert float(Recall(2, ignore_index=label)(preds, target, torch.zeros(4, dtype=torch.int64))) == 0.5
+    of_clicks = ctr_metrics(ignore_index=label, weighting=None)
+    of_clicks.update(preds, target)
+    assert float(of_clicks.compute()["recall"]) == 0.5
+
+
+def test_a_byte_is_not_its_label_without_a_sign() -> None:
+    with refused(metric := BinaryAUC(ignore_index=-100), "`target` must hold 0 and 1 only, got 156 in row 0"):
+        metric.update(torch.tensor([0.9, 0.2]), torch.tensor([156, 0], dtype=torch.uint8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,28 @@ def test_tie_rate() -> None:
     preds, target = torch.tensor([[2.0, 1, 1, 0]] * 3), torch.tensor([[0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 3, 0]])
     assert [float(TieRate(k)(preds, target)) for k in (1, 2, 3, None)] == [0, 2 / 3, 2 / 3, 2 / 3]
     assert float(TieRate(2)(preds[:1], torch.zeros(1, 4), weights=torch.ones(1)).nan_to_num(-1)) == -1
+
+
+@pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic", "stable"])
+def test_ties_of_whole_lists_are_seen_under_every_rule(ties: Any) -> None:
+    preds, target = torch.tensor([[2.0, 1, 1, 0], [3, 2, 1, 0]]), torch.tensor([[0, 1, 0, 0]] * 2)
+    for k in (3, 4, None):
+        users = torch.arange(2).repeat_interleave(4)
+        assert float(TieRate(k, ties=ties)(preds, target)) == 0.5
+        assert float(TieRate(k, ties=ties)(preds.flatten(), target.flatten(), users)) == 0.5
+        assert float(TieRate(k, ties=ties)(rank(preds, target, top_k=None))) == 0.5
+        own = functional.tie_rate(
+            user_embeddings=torch.eye(2),
+            item_embeddings=preds.T,
+            target_ids=torch.ones(2, 1).long(),
+            top_k=k,
+            ties=ties,
+        )
+        assert own.tolist() == [1, 0]
+    both = RecMetricCollection([TieRate(3, ties=ties), TieRate(None, ties=ties, keep_bounds=True)])
+    both.update(preds, target)
+    assert set(map(float, both.compute().values())) == {0.5}
+    assert both["tie_rate"].tie_bounds() == (0.5, 0.5)
 
 
 def test_collapse_is_counted_and_warned_of_once():

@@ -102,7 +102,7 @@ class ClickMetrics(LabelMetrics):
         given = {**arguments, "target": labels}
         if ignore_index is not None and target.dtype != torch.bool:
             # torchmetrics looks at the predictions of rows that it leaves out: one above 1 makes logits of all.
-            ignored = target.detach() == ignore_index
+            ignored = check.is_label(target.detach(), ignore_index)
             given |= {"preds": preds.masked_fill(ignored, 0), "target": labels.masked_fill(ignored, ignore_index)}
         return {n: v.reshape(1) if isinstance(v, Tensor) and v.ndim == 0 else v for n, v in given.items()}
 
@@ -156,9 +156,9 @@ class ClassMetrics(LabelMetrics):
         check.check_ids("target", target)
         check.check_device(preds.device, {"target": target})
         checks = check.ValueChecks(self.validate_args)
-        ignored = (
-            torch.zeros_like(target, dtype=torch.bool) if self.ignore_index is None else target == self.ignore_index
-        )
+        ignored = torch.zeros_like(target, dtype=torch.bool)
+        if self.ignore_index is not None:
+            ignored = check.is_label(target, self.ignore_index)
         if preds.ndim == 1:
             check.check_shape("preds", preds, tuple(target.shape), "`target`")
             check.check_ids("preds", preds)

@@ -86,7 +86,7 @@ def read_clicks(
     check.check_device(preds.device, {"target": target, **given})
     ignored = None
     if ignore_index is not None and target.dtype != torch.bool:
-        ignored = target.detach() == ignore_index
+        ignored = check.is_label(target.detach(), ignore_index)
         preds, target = preds.detach().masked_fill(ignored, 0), target.detach().masked_fill(ignored, 0)
         if isinstance(weights, Tensor):
             unread = ignored.all(1) if len(shape) == 2 and weights.ndim == 1 else ignored

@@ -44,7 +44,7 @@ def read_labels(given: dict[str, Any], labels: Labels) -> dict[str, Any]:
 
 def without_ignored(given: dict[str, Any], target: Tensor, ignore_index: int) -> dict[str, Any]:
     """Target, and whatever else changes: flat rows are dropped, items of a matrix are hidden."""
-    shown = target != ignore_index
+    shown = ~check.is_label(target, ignore_index)
     names = ("preds", "target", "indexes", "mask", *(("weights",) if "indexes" in given else ()))
     places = {name: given[name] for name in names if name in given}
     if not all(isinstance(value, Tensor) and value.shape == target.shape for value in places.values()):

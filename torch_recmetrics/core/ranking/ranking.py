@@ -471,7 +471,8 @@ class RankingStats:
             best, worst = (self.ranking.stats(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
             return read_at((best != worst).to(best.dtype).cummax(1).values, places)
 
-        return self._read(cutoffs, running, attrgetter("tie_sensitive"))
+        # Under other rules than the average a full list has no groups of equal scores.
+        return self.ranking.stats("average")._read(cutoffs, running, attrgetter("tie_sensitive"))
 
     def collapsed(self, cutoffs: Cutoffs) -> Tensor:
         """1 where the first K scores are all equal, or there are fewer than K candidates."""

@@ -135,6 +135,11 @@ def check_ignored_target(name: str, value: Any) -> None:
         )
 
 
+def is_label(target: Tensor, label: int) -> Tensor:
+    """Where a target has this label, which its dtype may be too narrow for: torch would take 256 for 0 then."""
+    return (target if target.is_floating_point() else target.to(torch.int64)) == label
+
+
 def is_count(value: Any) -> bool:
     """Whether it is an integer >= 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
