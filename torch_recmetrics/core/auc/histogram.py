@@ -71,7 +71,7 @@ def pairs_of(counts: Tensor) -> Pairs:
     """The pairs of a histogram. Those that share a bin count one half."""
     number = float if counts.is_floating_point() else int
     if number is int and usable(counts):
-        twice_u, hits, others, shared = kernels.count_pairs(counts.numpy())
+        twice_u, hits, others, shared = kernels.pairs_of_bins(counts.numpy())
         if 2 * hits * others <= torch.iinfo(torch.int64).max:
             return Pairs(twice_u, hits, others, shared)
     _, negatives, positives = used_bins(counts)

@@ -1,4 +1,4 @@
-"""Rows of scores and labels as integers, and the pairs of sorted ones."""
+"""Rows of scores, labels and weights: looked through, as keys, counted into bins, and the pairs of sorted ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def count_bins(
 
 
 @compiled
-def count_pairs(counts: Array) -> Any:
+def pairs_of_bins(counts: Array) -> Any:
     """Of a histogram: twice U, see count_groups, positives, negatives, and the pairs of a bin; int64 may overflow."""
     twice = hits = others = shared = np.int64(0)
     for row in range(np.uint64(0), np.uint64(counts.shape[0]), np.uint64(2)):
@@ -138,7 +138,7 @@ def count_groups(codes: Array, shift: int, groups: Array, twice_u: Array, positi
 
 
 @compiled
-def add(total: float, lost: float, number: float) -> Any:
+def kahan_add(total: float, lost: float, number: float) -> Any:
     """A running sum and what rounding has taken of it, after one more number; see Kahan, CACM 1965."""
     number -= lost
     added = total + number
@@ -161,9 +161,9 @@ def weigh_groups(
                 tied_hits += weights[row] * (codes[row] & 1)
                 tied_others += weights[row] * (1 - (codes[row] & 1))
                 row += 1
-            twice, lost_twice = add(twice, lost_twice, tied_hits * (2 * others + tied_others))
-            hits, lost_hits = add(hits, lost_hits, tied_hits)
-            others, lost_others = add(others, lost_others, tied_others)
+            twice, lost_twice = kahan_add(twice, lost_twice, tied_hits * (2 * others + tied_others))
+            hits, lost_hits = kahan_add(hits, lost_hits, tied_hits)
+            others, lost_others = kahan_add(others, lost_others, tied_others)
         groups[n_groups], twice_u[n_groups] = group, twice
         positives[n_groups], negatives[n_groups] = hits, others
         n_groups += 1
