@@ -582,6 +582,9 @@ def test_a_bound_is_of_the_users_that_both_have() -> None:
     rule = gate.decide(candidate, incumbent, on_missing="intersect").rules[1]
     assert (rule.outcome, rule.n) == ("failed", 50)
     assert rule.candidate == pytest.approx(0.2)
+    alone = Gate(not_less={"tail_share@10": 0.4}).decide(candidate, incumbent, on_missing="intersect")
+    assert alone.rules[0].n == alone.record["users"]["number"] == 50
+    assert Gate(not_less={"tail_share@10": 0.4}).decide(candidate, incumbent).rules[0].n == 100
     summary = UserValues(candidate.sample_ids, {"ndcg@10": ndcg}, summaries={"tail_share@10": (0.55, 0.01)})
     assert gate.decide(summary, incumbent, on_missing="intersect").rules[1].candidate == 0.55
 

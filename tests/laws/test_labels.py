@@ -265,6 +265,9 @@ def test_a_label_that_a_dtype_cannot_hold_is_nowhere(dtype: torch.dtype, label: 
     of_clicks = ctr_metrics(ignore_index=label, weighting=None)
     of_clicks.update(preds, target)
     assert float(of_clicks.compute()["recall"]) == 0.5
+    of_classes = ctr_metrics(num_classes=3, ignore_index=label)
+    of_classes.update(torch.tensor([1, 0, 2, 0]), target)
+    assert float(of_classes.compute()["accuracy"]) == 0.5
 
 
 def test_a_byte_is_not_its_label_without_a_sign() -> None:

@@ -122,6 +122,9 @@ def test_two_callbacks_do_not_log_under_one_name(run: str, option: str, old: str
         callbacks = [quiet_metrics(), quiet_metrics("recall", "mrr", ties="optimistic", **options)]
         return getattr(pl.Trainer(**QUIET, callbacks=callbacks), run)(Model(), loader(), verbose=False)[0]
 
+    same = [quiet_metrics(), quiet_metrics()]
+    for metrics in same:  # nothing is logged
+        metrics.setup(pl.Trainer(**QUIET, callbacks=same), Model(), "predict")
     with pytest.raises(ValueError, match=f"`{option}` must differ .* got {old}mrr@3 twice"):
         both()
     assert list(both(**{option: "own_"})) == [f"{old}ndcg@3", f"{old}mrr@3", "own_recall@3", "own_mrr@3"]

@@ -287,12 +287,19 @@ def test_whole_numbers_that_floats_beside_them_round_are_refused(tmp_path: Path,
             source = work.open("truth", given)
             score = number_column(source, "id")
             if refused:
-                with pytest.raises(InputError, match=r"column 'id' must be below 9007199254740992 \(2\^53\) beside"):
+                with pytest.raises(InputError, match=r"column 'id' must be below 9007199254740992 \(2\^53\) in size"):
                     checked_rows(work, source, score)
             else:
                 checked_rows(work, source, score)
             for number in range(2):
                 work.run(f"DROP TABLE IF EXISTS given_truth_{number}")
+
+
+@pytest.mark.parametrize("mask", [-1e20, -3.4028234663852886e38, 1e300])
+def test_floats_that_stand_for_infinity_are_read(tmp_path: Path, work: Workspace, mask: float) -> None:
+    (tmp_path / "0.jsonl").write_text(f'{{"id": 0.5}}\n{{"id": {mask}}}\n')
+    source = work.open("truth", tmp_path / "0.jsonl")
+    checked_rows(work, source, number_column(source, "id"))
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])

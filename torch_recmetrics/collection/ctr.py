@@ -169,7 +169,8 @@ class ClassMetrics(LabelMetrics):
             check.defer_nan(checks, preds.detach().isnan().any(1).logical_and_(~ignored))
         self._defer_classes(checks, "target", target, ignored)
         checks.raise_first()
-        return arguments if target.shape[0] else None
+        # torchmetrics would compare a narrow one with a label that it cannot hold.
+        return {**arguments, "target": target.to(torch.int64)} if target.shape[0] else None
 
     def _defer_classes(self, checks: check.ValueChecks, name: str, classes: Tensor, ignored: Tensor) -> None:
         last = self.num_classes - 1

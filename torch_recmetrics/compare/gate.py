@@ -268,7 +268,10 @@ class Gate:
         kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
         self._refuse_other_direction(kept.values(), margins)
         refuse_other_than_means("`candidate` and `incumbent`", kept.values(), list(margins))
-        users = users_of_runs("`candidate` and `incumbent`", kept, list(both), on_missing)
+        compared = list(both)
+        if on_missing == "intersect":
+            compared += [name for name in self.not_less if name in kept.get("candidate", ())]
+        users = users_of_runs("`candidate` and `incumbent`", kept, compared, on_missing)
         sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
         contrasts = {metric: contrast(runs, users, metric, sign_of[metric]) for metric in both}
         of_candidate: dict[str, Run] = dict.fromkeys(self.not_less, runs["candidate"])

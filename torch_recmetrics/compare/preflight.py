@@ -338,7 +338,7 @@ def chance_value(name: str, n_relevant: Tensor, n_items: int, top_k: int) -> flo
 
 
 def may_be_chance(value: float, chance: float, n: int) -> bool:
-    """Whether a mean of n values in [0, 1], of which few are above 0, is within what chance gives.
+    """Whether a mean of n values in [0, 1], most of which are the lowest or the highest, is within what chance gives.
 
     By the bound of H. Chernoff, 1952: n times the divergence from chance is at most as large as at so many standard
     errors of a normal mean. A single hit of a user, where a twentieth of one is due, is no fault.

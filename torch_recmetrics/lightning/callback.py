@@ -299,7 +299,7 @@ class RankingMetrics(Callback):
         ours = [callback for callback in trainer.callbacks if isinstance(callback, RankingMetrics)]
         names = [getattr(own, option) + name.removeprefix(own.prefix) for own in ours for name in own.names()]
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-        if twice is not None:
+        if twice is not None and stage != "predict":
             raise ValueError(
                 f"`{option}` must differ between callbacks of a trainer that log the same names, got {twice} twice: "
                 f"give one of them another `{option}`"

@@ -15,6 +15,7 @@ LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")  # some of whose integers no int64 ho
 NO_IDS = ("STRUCT", "MAP", "DECIMAL", "BOOLEAN", "BLOB", "UNION")
 ZONED = "TIMESTAMP WITH TIME ZONE"
 EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
+MOST_INTEGER = 1 << 64  # beyond it nearly all numbers were floats before
 BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
 
 
@@ -120,9 +121,10 @@ def first_again(work: Any, source: Source, *keys: str) -> tuple[str, list[Any]] 
 def beyond_floats(source: Source, column: str) -> tuple[Fault, ...]:
     """A whole number that float64 may take for another; nothing where the type has none."""
     name, kind = quoted(column), source.types[column]
-    if column in source.rounded:  # integers have 39 digits at most: beyond there were floats
-        wrong = f"abs({name}) BETWEEN {EXACT['DOUBLE']} AND 1e39"
-        return (Fault(column, wrong, f"below {EXACT['DOUBLE']} (2^53) beside floats, to which it may be rounded"),)
+    if column in source.rounded:  # no integer of 64 bits is beyond: these are floats, as what stands for -inf
+        wrong = f"abs({name}) BETWEEN {EXACT['DOUBLE']} AND {MOST_INTEGER}"
+        rule = f"below {EXACT['DOUBLE']} (2^53) in size where whole numbers may stand beside floats, which round them"
+        return (Fault(column, wrong, rule),)
     outside = f"NOT BETWEEN -{EXACT['DOUBLE']} AND {EXACT['DOUBLE']}"
     wrong = f"{name} {outside}"
     if kind == TEXT:
