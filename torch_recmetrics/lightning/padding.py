@@ -41,7 +41,7 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
     """The arguments of ``update`` without rows that were repeated; empty where none is left."""
     sampled = places_of_batch(loader, batch_idx)
     if sampled is None:
-        warn_of_unknown(arguments, loader, batch_idx)
+        warn_of_repeats(arguments, loader, batch_idx)
         return arguments
     rows, genuine = len(sampled.places), int((sampled.places < sampled.n_rows).sum())
     if genuine == rows:
@@ -65,10 +65,10 @@ def without_repeats(arguments: dict[str, Any], loader: Any, batch_idx: int) -> d
     }
 
 
-def warn_of_unknown(arguments: Mapping[str, Any], loader: Any, batch_idx: int) -> None:
+def warn_of_repeats(arguments: Mapping[str, Any], loader: Any, batch_idx: int) -> None:
     """Say in the first batch that rows are repeated, but not known where."""
     sampler: Any = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
-    if batch_idx or "sample_ids" in arguments or not deals_out(sampler):
+    if batch_idx or "sample_ids" in arguments or not repeats_last(sampler):
         return
     repeated = sampler.num_samples * sampler.num_replicas - len(sampler.dataset)
     if repeated > 0:
@@ -97,7 +97,7 @@ def sampler_of(loader: Any) -> tuple[Any, int]:
     return (batches.sampler, batches.batch_size) if type(batches) is BatchSampler else (None, 0)
 
 
-def deals_out(sampler: Any) -> bool:
+def repeats_last(sampler: Any) -> bool:
     """Whether it is a sampler that is known to put its repeats last, not a subclass of it."""
     kind = type(sampler)
     return kind is DistributedSampler or f"{kind.__module__}.{kind.__qualname__}" in WRAPPERS
@@ -108,7 +108,7 @@ def places_of_batch(loader: Any, batch_idx: int) -> SampledRows | None:
     sampler, size = sampler_of(loader)
     if type(sampler) is SequentialSampler:
         step, first, n_sampled, n_rows, in_order = 1, 0, len(sampler), len(sampler), True
-    elif deals_out(sampler):
+    elif repeats_last(sampler):
         step, first, n_sampled, n_rows = (
             sampler.num_replicas,
             sampler.rank,

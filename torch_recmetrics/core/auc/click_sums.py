@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.labelled_rows import Clicks
-from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels import click_rows as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, MOMENTS, NUMERATOR, combined, moments, ratio

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.auc.pairs import Pairs
-from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels import click_rows as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.sort_keys import bits_of, integers, keys_from, ordered_keys, scores_of

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels import click_rows as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.chunks import nonzero_positions
 from torch_recmetrics.core.tensors.compact_ids import factorize, span

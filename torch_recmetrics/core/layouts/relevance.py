@@ -16,7 +16,7 @@ from torch_recmetrics.core.kernels import id_rows, target_rows
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.ranking.requirements import ItemWeights
 from torch_recmetrics.core.ranking.ties import gain_of
-from torch_recmetrics.core.scores.matrix import HALF, HIDDEN
+from torch_recmetrics.core.scores.matrix import HIDDEN
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors import thresholds
 from torch_recmetrics.core.tensors.chunks import marked_columns
@@ -96,7 +96,7 @@ class Relevance:
 
 def dense_relevance(target: Tensor, checks: check.ValueChecks) -> Relevance:
     """Of a (B, N) target. On a CPU the relevant items are listed: how many there are can be read there for nothing."""
-    if usable(target) and target.is_contiguous() and not (target.dtype in HALF or target.dtype == torch.bool):
+    if check.is_readable(target):
         return _looped_relevance(target, checks)
     check.defer_relevance(checks, "target", target)
     if not is_sync_free(target.device):

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels import click_rows as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.devices import is_sync_free
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels import click_rows as kernels
 from torch_recmetrics.core.kernels.runtime import over_rows, usable
 from torch_recmetrics.core.tensors import thresholds
 

@@ -13,7 +13,7 @@ import torch
 from torch_recmetrics import BinaryAUC, Calibration, GroupAUC, LogLoss, NormalizedEntropy
 from torch_recmetrics.core.auc.histogram import codes_of, count_into, histogram
 from torch_recmetrics.core.auc.pairs import group_pairs, sort_rows
-from torch_recmetrics.core.kernels import pairs as kernels
+from torch_recmetrics.core.kernels import click_rows as kernels
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors.moments import MOMENTS
 from torch_recmetrics.core.tensors.sort_keys import ordered_keys

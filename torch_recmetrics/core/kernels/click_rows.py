@@ -1,4 +1,4 @@
-"""Rows of scores, labels and weights: looked through, as keys, counted into bins, and the pairs of sorted ones."""
+"""Rows of clicks: what is looked through, keys of scores, counts of bins, and the pairs of sorted rows."""
 
 from __future__ import annotations
 
