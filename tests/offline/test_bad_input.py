@@ -122,6 +122,16 @@ def test_parquet_that_ends_early(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert "cut.parquet" in line
 
 
+def test_the_second_parquet_file_ends_early(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"user_id": [1], "item_id": [1], "score": [0.5]}), tmp_path / "a.parquet")
+    damaged_parquet(tmp_path / "cut.parquet")
+    with (
+        pytest.raises(InputError, match=r"cut\.parquet' is no Parquet file, or not a whole one: "),
+        Workspace() as work,
+    ):
+        work.open("recommendations", f"{tmp_path}/*.parquet")
+
+
 def test_damaged_parquet_names_its_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     parquet.write_table(pa.table({"user_id": ["u", "v"], "item_id": ["a", "b"], "score": [0.5, 1]}), tmp_path / "a.pq")
     whole = (tmp_path / "a.pq").read_bytes()

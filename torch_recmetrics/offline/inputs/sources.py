@@ -209,14 +209,6 @@ def check_names(place: str, names: Sequence[str]) -> None:
         )
 
 
-def check_parquet_names(work: Any, role: str, path: Path) -> None:
-    """The same of a Parquet file; DuckDB calls the second column ``score_1``, which is no name of the file."""
-    place = f"`{role}` ({path})"
-    own = {name for (name,) in work.rows(f"SELECT name FROM parquet_schema({file_literal(path)})", place)}
-    types = types_of(work, place, parquet_sql([path]))
-    check_names(place, [name if name in own else name.rpartition("_")[0] for name in types])
-
-
 def load(work: Any, table: str, select: str, file: int, place: str, *, more: bool = False) -> None:
     """Keep the rows of a query in a table, with their numbers; with `more`, behind those of the files before."""
     into = f"INSERT INTO {quoted(table)} BY NAME" if more else f"CREATE TABLE {quoted(table)} AS"
@@ -241,9 +233,8 @@ def read_files(work: Any, role: str, name: str, paths: Sequence[Path], format: s
     place, table = f"`{role}` ({name})", f"given_{role}"
     if format == "parquet":
         sql = parquet_sql(paths)
-        types, differ = types_of(work, place, sql), len(paths) > 1 and types_differ(work, place, paths)
-        for path in paths if differ else paths[:1]:
-            check_parquet_names(work, role, path)
+        types, (schema, *others) = types_of(work, place, sql), schemas_of(role, paths)
+        differ = not all(other.equals(schema) for other in others)
         if not any(column.lower() in PARQUET_ROW for column in types):
             row = f"CAST(file_index AS BIGINT) * {LARGEST_FILE} + file_row_number AS {ROW}"
             if not differ:
@@ -310,12 +301,19 @@ def parquet_sql(paths: Sequence[Path]) -> str:
     return f"read_parquet([{', '.join(map(file_literal, paths))}], hive_partitioning = false)"
 
 
-def types_differ(work: Any, place: str, paths: Sequence[Path]) -> bool:
-    """Whether Parquet files may have different columns, or other types in them."""
-    files = ", ".join(map(file_literal, paths))
-    kinds = "count(DISTINCT (type, converted_type, logical_type, scale)) > 1"
-    every = f"(SELECT name FROM parquet_schema([{files}]) GROUP BY name HAVING {kinds} OR count(*) <> {len(paths)})"
-    return bool(work.rows(f"SELECT 1 FROM {every} LIMIT 1", place))
+def schemas_of(role: str, paths: Sequence[Path]) -> list[Any]:
+    """Those of Parquet files, of Arrow; DuckDB gives a second column of one name another name than the file."""
+    parquet, pyarrow = needed("pyarrow.parquet", "Reading Parquet files"), needed("pyarrow", "Reading Parquet files")
+    schemas = []
+    for path in paths:
+        try:
+            schemas.append(parquet.read_schema(path))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(
+                f"`{role}` ({path}): {str(path)!r} is no Parquet file, or not a whole one: {first_line(error)}"
+            ) from None
+        check_names(f"`{role}` ({path})", schemas[-1].names)
+    return schemas
 
 
 def family_of(kind: str) -> str:
