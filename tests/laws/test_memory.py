@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,12 +104,27 @@ def test_a_ranking_remembers_once_what_a_metric_reads_of_it(variant: Variant) ->
     assert kept[0] == kept[1] == kept[2]
 
 
-def test_what_a_measure_writes_to_is_its_own() -> None:
-    stats = rank(**LAYOUTS["dense"](NAMED["a block across the cut"]), top_k=2).stats("average")
-    hits = stats.hits((1, 2))
-    kept = hits.clone()
-    hits.mul_(0)
-    assert stats.hits((1, 2)).tolist() == kept.tolist() != hits.tolist()
+READINGS: dict[str, Callable[[Any, Any], torch.Tensor]] = {
+    "gain_sum": lambda stats, cutoffs: stats.gain_sum(cutoffs),
+    "ideal_sum": lambda stats, cutoffs: stats.ideal_sum(cutoffs, "linear"),
+    "stop_reciprocal": lambda stats, cutoffs: stats.stop_reciprocal(cutoffs, lambda grades: grades / 8),
+    "hits_within": lambda stats, cutoffs: stats.hits_within(cutoffs, torch.ones(stats.ranking.n_users, 1)),
+    "places": lambda stats, cutoffs: stats.places(cutoffs, None)[0],
+}
+OF_CUTOFFS = ("cut", "max_hits", "n_retrieved", "hits", "p_hit", "precision_sum", "mean_precision", "reciprocal")
+
+
+@pytest.mark.parametrize("cutoffs", [(1, 2), (None,), (2, None)], ids=str)
+@pytest.mark.parametrize("reading", [*READINGS, *OF_CUTOFFS, "tie_sensitive"])
+def test_what_a_measure_writes_to_is_its_own(reading: str, cutoffs: tuple[int | None, ...]) -> None:
+    ranking = rank(**LAYOUTS["dense"](NAMED["a block across the cut"]), top_k=2 if None not in cutoffs else None)
+    for ties in ("average", "optimistic"):
+        stats = ranking.stats(ties)
+        again = READINGS.get(reading, lambda stats, cutoffs: getattr(stats, reading)(cutoffs))
+        read = again(stats, cutoffs)
+        kept = read.tolist()
+        read.add_(7)
+        assert again(stats, cutoffs).tolist() == kept != read.tolist()
 
 
 @each

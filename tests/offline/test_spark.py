@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -672,6 +673,21 @@ def test_files_that_spark_does_not_read_are_refused(suffix: str) -> None:
     reason = "has no types" if SUFFIXES[suffix] == "csv" else "of a kind that Spark does not read: write it as Parquet"
     with pytest.raises(InputError, match=rf"'hdfs://all/lists{suffix}' .*{reason}"):
         read_by_spark(None, f"hdfs://all/lists{suffix}")
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".tsv.ZST", ".run.gz"])
+def test_packed_files_that_spark_does_not_read_are_refused(suffix: str) -> None:
+    with pytest.raises(InputError, match=rf"'lists{suffix}' .*: write it as Parquet"):
+        read_by_spark(None, f"lists{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("a.json.gz", "json"), ("a.jsonl.zst", "json"), ("a.v2/lists", "parquet"), ("a.ORC", "orc")]
+)
+def test_the_kind_of_a_packed_file_is_that_of_what_is_packed(path: str, kind: str) -> None:
+    session = mock.Mock()
+    read_by_spark(session, path)
+    session.read.format.assert_called_once_with(kind)
 
 
 def test_the_picture_of_the_benchmark(tmp_path: Path) -> None:

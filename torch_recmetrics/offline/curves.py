@@ -11,8 +11,8 @@ from typing import Any
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.offline.inputs.tables import Tables
 
-GROUPS = 5
-POINTS = 200
+GROUPS = 5  # of relevant items, by popularity
+POINTS = 200  # of the ROC curve, about as many at most
 
 
 def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str,
     Args:
         tables: of an evaluation.
         names: of its metrics, whose cutoffs are taken; 10 where there is none.
-        labels: what they take for relevant, and which item is none.
+        labels: how they read labels.
 
     Returns:
         ``"popularity"``: the recall of all relevant items, in groups of items that were taken about as often: in the
@@ -29,7 +29,7 @@ def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str,
         rows, where lists have scores that are not all of one class; scores of different users are taken for comparable.
     """
     work = tables.workspace
-    key = next(key for key in ("score", "rank") if key in tables.columns["recommendations"])
+    key = "score" if "score" in tables.columns["recommendations"] else "rank"
     shown = "true" if labels.ignore_index is None else f"CAST(r._item AS VARCHAR) <> '{labels.ignore_index}'"
     work.table(
         "wanted",
@@ -46,9 +46,9 @@ def curves_of(tables: Tables, names: Iterable[str], labels: Labels) -> dict[str,
     )
     cutoffs = sorted({int(found[1]) for name in names if (found := re.fullmatch(r"[^/]*@(\d+)", name))})
     details = {"popularity": recall_by_popularity(tables, cutoffs or [10])}
-    if key == "score":
-        details["roc"] = roc_of(tables)
-    return {name: part for name, part in details.items() if part}
+    if key == "score" and (roc := roc_of(tables)):
+        details["roc"] = roc
+    return details
 
 
 def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[str, float]]:
@@ -65,13 +65,13 @@ def recall_by_popularity(tables: Tables, cutoffs: list[int]) -> dict[str, dict[s
     )
     found: dict[str, dict[str, float]] = {f"recall@{k}": {} for k in cutoffs}
     for _, group in itertools.groupby(rows, key=lambda row: row[0]):
-        _, lows, highs, numbers, *places = zip(*group)
+        _, lows, highs, numbers, starts, sizes = zip(*group)
         low, high = min(lows), max(highs)
         label = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         for k in cutoffs:  # exact, so the order of the rows does not matter
-            hits = (
+            hits = (  # a tied item is within the first k with the chance (k - start) / size
                 n * min((k - start) / size, 1)
-                for n, start, size in zip(numbers, *places)
+                for n, start, size in zip(numbers, starts, sizes)
                 if start is not None and start < k
             )
             found[f"recall@{k}"][label] = math.fsum(hits) / sum(numbers)

@@ -1,4 +1,4 @@
-"""`evaluate`: the metrics of training, of exported lists."""
+"""`evaluate`: the metrics that validation logs, of lists in files or frames."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.ranking import cutoffs_of, options_by_name
+from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import DENOMINATOR, NUMERATOR
 from torch_recmetrics.offline.curves import curves_of
@@ -53,7 +54,7 @@ from torch_recmetrics.state.ranked.kept_users import estimated_from
 from torch_recmetrics.state.ranked.ranking_metric import UserMeasure
 from torch_recmetrics.state.ranked.user_means import EmptyTargetAction, Ties
 
-KEPT_RANKS = 20  # of a list, at least, where lists are kept
+LEAST_KEPT_RANKS = 20  # of a list, where lists are kept
 
 
 @with_notes
@@ -176,8 +177,10 @@ def evaluate(
     check_names(metrics)
     own_options = options_by_name(options)
     sampling, own_cutoffs = sampling_of(own_options, sampled_from, candidates, propensities), cutoffs_of(top_k)
-    by_name = {"options": bool(own_options), "propensities": propensities is not None}
-    check_by_name(metrics, own_options, top_k=tuple(own_cutoffs) != CUTOFFS, **by_name)
+    check_by_name(
+        metrics, own_options, top_k=tuple(own_cutoffs) != CUTOFFS, options=bool(own_options),
+        propensities=propensities is not None,
+    )  # fmt: skip
     given = {
         "recommendations": recommendations, "truth": truth, "seen": seen, "slices": slices, "train": train,
         "items": items, "groups": groups, "propensities": propensities,
@@ -188,7 +191,10 @@ def evaluate(
     with workspace_of(given, order, memory_limit, temp_directory, threads, of_engine) as work:
         session = work.session
         tables = Tables(work, given, names, format, seen_action)
-        tables.refuse_faults(work.sources if session is None else work.sources[2:])  # workers look at theirs
+        # Spark's workers look at the rows of lists and truth.
+        tables.refuse_faults(
+            [own for own in work.sources if session is None or own not in (tables.lists, tables.truth)]
+        )
         refuse_unordered(tables.lists, ties)
         counts = dict[str, int]()
         if tables.train is not None:
@@ -199,30 +205,31 @@ def evaluate(
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
         check_slices(tables, collection)
-        check_relevance(tables, labels_of(collection).min_relevance)
+        labels = labels_of(collection)
+        check_relevance(tables, labels.min_relevance)
         if session is None:
             check_profiles(collection, tables)
             counts = tables.counted_lists() | counts
             tables.refuse_nothing({"users": tables.n_users, **counts})
         else:
-            check_members(tables, collection, slices=slices is not None)
-        warn_of_tables(tables, collection, sampled=sampling is not None)
-        deepest = largest_cutoff(collection) if sampling is None else 0  # cutoffs are among all items
-        kept: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": max(KEPT_RANKS, deepest) * keep_lists}
+            check_members(tables, collection)
+        look_at_tables(tables, collection, labels, sampled=sampling is not None)
+        deepest = largest_cutoff(collection) if sampling is None else 0  # a cutoff among all items is beyond no list
+        kept: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": max(LEAST_KEPT_RANKS, deepest) * keep_lists}
         if session is None:
             part = measured(tables, collection, counts, progress=progress, **kept)
         else:
             part = measured_by_workers(work, tables, collection, memory_limit=memory_limit, path=users, **kept)
             part.counts |= counts
         report = report_of(tables, collection, part, level, candidates_of(collection, candidates), deepest)
-        report.details |= curves_of(tables, report, labels_of(collection)) if curves else {}
+        report.details |= curves_of(tables, list(report), labels) if curves else {}
         return report
 
 
 def check_flags(
     *, level: float, seen: Any, seen_action: str, train: Any, train_overlap: str, users: Any, flags: Mapping[str, bool]
 ) -> None:
-    """ValueError for options that are no such thing, and for those of tables that are not given."""
+    """ValueError for a value that an option cannot have, and for an option without the argument that it needs."""
     check.check_share("level", level)
     check.check_choice("train_overlap", train_overlap, ("error", "keep"))
     check.check_choice("seen_action", seen_action, ("remove", "miss"))
@@ -239,7 +246,7 @@ def check_flags(
 
 
 def check_slices(tables: Tables, collection: RecMetricCollection) -> None:
-    """ValueError for slices where no metric has values of users, and for one whose value has a name that is taken."""
+    """ValueError for slices where no metric has values of users, InputError for one whose value has a taken name."""
     if tables.slices is None:
         return
     if not any(map(has_users, collection.values())):
@@ -268,17 +275,17 @@ def check_relevance(tables: Tables, least: float | None) -> None:
         )
 
 
-def warn_of_tables(tables: Tables, collection: RecMetricCollection, *, sampled: bool) -> None:
+def look_at_tables(tables: Tables, collection: RecMetricCollection, labels: Labels, *, sampled: bool) -> None:
     """Refuse relevant items of which no propensity is known, and warn of what is almost surely a mistake."""
-    tables.refuse_without_propensity(labels_of(collection))
+    tables.refuse_without_propensity(labels)
     if not warned_of_kinds_of_ids(tables):
         warn_of_foreign_seen(tables)
     if any(getattr(member, "needs_target", True) for member in collection.values()):
         warn_of_one_file(tables)
     warn_of_unread_relevance(tables)
-    warn_of_hidden_truth(tables, labels_of(collection))
+    warn_of_hidden_truth(tables, labels)
     if sampled:
-        warn_of_missing_candidates(tables, labels_of(collection))
+        warn_of_missing_candidates(tables, labels)
 
 
 # The report -----------------------------------------------------------------------------------------------------------
@@ -301,14 +308,14 @@ def report_of(
     users = None
     if part.users is not None:
         pooled = [member for member in members.items() if isinstance(member[1], UserMeasure) and member[1].pooled]
-        shares = {own: errors.get(own, math.nan) for name, member in pooled for own in member.value_names(name)}
+        shares = [own for name, member in pooled for own in member.value_names(name)]
         users = user_values(
             part.users,
             definitions,
             summaries={
-                name: (values[name], float(error))
-                for name, error in shares.items()
-                if math.isfinite(values[name]) and math.isfinite(error)
+                own: (values[own], float(errors[own]))
+                for own in shares
+                if math.isfinite(values[own]) and math.isfinite(errors.get(own, math.nan))
             },
             candidates=candidates,
             # Where nothing was taken out here, the lists may have come without what was seen.
@@ -319,8 +326,8 @@ def report_of(
             lists=lists_of(part.users),
             versions=versions_of_ids(tables.workspace, part.users[ID]),
         )
-    hits = any(value > 0 for value in values.values())
-    if hits or not warned_of_foreign_items(tables):
+    # Where nothing was found, one warning is enough.
+    if any(value > 0 for value in values.values()) or not warned_of_foreign_items(tables):
         warn_of_short_lists(tables, part.longest, deepest)
     details: dict[str, Any] = {}
     if tables.slices is not None:
@@ -361,7 +368,7 @@ def definitions_of(members: Mapping[str, Any], longest_list: int) -> dict[str, s
     """The definitions of all values; that of an estimate has the largest number of candidates."""
     found: dict[str, str] = {}
     for name, member in members.items():
-        text = RecMetric.definition(member)
+        text = RecMetric.definition(member)  # without what was seen of candidates
         if getattr(member, "estimated", None) is not None:
             text = estimated_from(member.definition(), longest_list)
         names = member.value_names(name) if isinstance(member, UserMeasure) else [name]  # counts over items have one
@@ -372,7 +379,7 @@ def definitions_of(members: Mapping[str, Any], longest_list: int) -> dict[str, s
 def exposure_of(
     members: Mapping[str, Any], values: Mapping[str, float], intervals: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Metric of several values -> {label: its value and interval}."""
+    """Of each metric of several values {label: its value and interval}."""
     return {
         name: {
             label: (values[own], *intervals.get(own, (math.nan, math.nan)))
@@ -394,7 +401,7 @@ def values_of_slices(
         for place, own in enumerate(member.value_names(metric)):
             ends = (torch.full_like(values[:, place], math.nan),) * 2
             if member.has_interval:
-                spread = spread_of(sums[:, place])
-                ends = spread.interval(level, None, member.value_range, member.interval_method)
+                of_place = spread_of(sums[:, place])
+                ends = of_place.interval(level, None, member.value_range, member.interval_method)
             found[own] = dict(zip(names, zip(*(column.tolist() for column in (values[:, place], *ends)))))
     return found

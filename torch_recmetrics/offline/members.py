@@ -226,7 +226,7 @@ def check_profiles(collection: RecMetricCollection, tables: Tables) -> None:
             )
 
 
-def check_members(tables: Tables, collection: RecMetricCollection, *, slices: bool) -> None:
+def check_members(tables: Tables, collection: RecMetricCollection) -> None:
     """ValueError for metrics that need all users in one place, in one line that says why."""
     for name, member in collection.items():
         if isinstance(member, CategoryCalibration):
@@ -237,7 +237,7 @@ def check_members(tables: Tables, collection: RecMetricCollection, *, slices: bo
         if not getattr(member, "keeps_values", False):
             continue
         of, ids = "all users of a slice", tables.user_ids.of(tables.truth)
-        if not slices:
+        if tables.slices is None:
             n_users = tables.workspace.one(f"SELECT count(DISTINCT {ids}) FROM {tables.truth.sql}")[0]
             of = f"{n_users:,} users, more than {MOST_USERS:,}," if n_users > MOST_USERS else ""
         if of:

@@ -41,7 +41,7 @@ class CountTable(SlotTable):
     def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003
         return metric.list_shape
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:  # noqa: ARG002
+    def count_users(self, prepared: Any, entries: Tensor | None, item_columns: Any) -> None:  # noqa: ARG002
         """Add the (U, <= K) lists of a prepared update, padded with -1."""
         lists, sample_ids = prepared.lists[self.metric.list_shape], prepared.sample_ids
         if self.drawn:

@@ -26,7 +26,7 @@ EntryColumns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # of slot, group, 
 
 
 class RowTable(SlotTable):
-    """The rows of an AUC: 5 to 13 bytes each, 16 for each slice that a row is in, and 16 for all."""
+    """The rows of an AUC: 5 to 13 bytes each of float32, 16 for each slice that a row is in, and 16 for all."""
 
     def arrange(self) -> None:
         keys = RowsOf(dtypes=(torch.int64,) if self.keyed else SCORE_DTYPES)
@@ -49,13 +49,13 @@ class RowTable(SlotTable):
         weights = exact(torch.ones_like(clicks.labels)) if clicks.weights is None and self.keyed else clicks.weights
         self.keep(clicks, entries=entries, keys=keys, weights=weights, groups=groups)
 
-    def judged_once(self, judge: Callable[[], Tensor]) -> Tensor:
-        """What was judged of the rows of all processes, or what is of those here."""
+    def synced_or(self, of_rows_here: Callable[[], Tensor]) -> Tensor:
+        """The verdict that :meth:`exchange` left, of the rows of all processes, or that of the rows here."""
         synced = self.state("verdict")
-        return synced[0].to(self.device) if synced else judge()
+        return synced[0].to(self.device) if synced else of_rows_here()
 
     def entry_rows(self, ranks: Ranks = HERE) -> EntryColumns:
-        """For each entry: slot, group (0 where there are none), comparable key, label and weight."""
+        """For each entry: slot, group (0 where there are none), :func:`comparable` key, label and weight."""
         found = []
         for piece in self.counted_pieces(ranks):
             rows, slots = piece["entries"].unbind(1)
@@ -70,10 +70,9 @@ class RowTable(SlotTable):
         return slots, groups, keys, labels, weights
 
     def owned_rows(self, process_group: Any, owner: int) -> EntryColumns:
-        """The entries of all ranks that this rank owns, by one of the columns."""
-        dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-        seen = {SCORE_DTYPES[keys.dtype] for keys in self.state("keys")}
-        n_named, *used = self.agreed(*(dtype in seen for dtype in dtypes), group=process_group)
+        """The entries of all ranks whose slot (`owner` 0) or group (1) this rank owns."""
+        held = {keys.dtype for keys in self.state("keys")}
+        n_named, *used = self.agreed(*(dtype in held for dtype in SCORE_DTYPES), group=process_group)
         if self.metric.num_bins is not None and sum(number > 0 for number in used) > 1:
             raise ValueError("`preds` must have one dtype on all ranks with `num_bins`")
         columns = self.entry_rows(Ranks(n_named > 0, process_group))
@@ -98,18 +97,25 @@ def comparable(keys: Tensor, num_bins: int | None) -> Tensor:
     dtype = SCORE_DTYPES[keys.dtype]
     if num_bins is None or dtype in HALF_DTYPES:  # of half precision every score is a bin
         return widened(keys, torch.float64)
+    # A bin is the highest log2(num_bins) bits.
     return integers(keys).to(torch.int64) >> (8 * dtype.itemsize - (num_bins.bit_length() - 1))
+
+
+def unless_ones(weights: Tensor) -> Tensor | None:
+    """None where all weights are 1: rows without weights take less time."""
+    return None if bool((weights == 1).all()) else weights
 
 
 class AucTable(RowTable):
     """That of an area under a curve of all rows of a slot.
 
-    What is drawn takes 33 bytes a row; the rows of one sample id are drawn together, or those of a cluster.
+    What is drawn takes 33 bytes a row, and 24 for each slice; the rows of one sample id are drawn together, or those of
+    a cluster.
     """
 
     def arrange(self) -> None:
         super().arrange()
-        self.clustered = bool(getattr(self.metric, "clustered", False))
+        self.clustered = getattr(self.metric, "clustered", False)
         if self.drawn:
             self.lists = {}
         elif self.clustered:
@@ -117,14 +123,14 @@ class AucTable(RowTable):
 
     def judged_rows(self, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """0-dim: what the metric says of rows, given by comparable keys."""
-        of_rows = None if bool((weights == 1).all()) else weights
-        value: Tensor = self.metric.judged(ScoredLabels([Rows(keys, labels, of_rows)], {}, keys.device))[0]
+        rows = Rows(keys, labels, unless_ones(weights))
+        value: Tensor = self.metric.judged(ScoredLabels([rows], {}, keys.device))[0]
         return value
 
     # Slices
 
     def judged(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """(S + 1, 4): what a Spread begins with; nan of a slot without rows."""
+        """(S + 1, 4): what a Spread begins with; of a slot without rows n is 0, and the rest nan."""
         found = torch.full((self.slots.number, 4), float("nan"), dtype=self.holder.wide, device=self.device)
         found[:, 2] = 0
         if not self.metric.is_area:  # of other numbers than the whole area, and without a standard error
@@ -132,7 +138,7 @@ class AucTable(RowTable):
                 found[slot, 0] = self.judged_rows(keys[rows], labels[rows], weights[rows])
                 found[slot, 2] = (weights[rows] > 0).sum()
             return found
-        ascending = sort_rows(slots, keys, labels, None if bool((weights == 1).all()) else weights)
+        ascending = sort_rows(slots, keys, labels, unless_ones(weights))
         pairs = group_pairs(*ascending)
         share = exact(pairs.twice_u) / (2 * exact(pairs.positives) * exact(pairs.negatives))
         found[pairs.indexes, 0] = share.clamp(max=1)
@@ -145,15 +151,15 @@ class AucTable(RowTable):
         return found
 
     def spreads(self) -> dict[str, Spread]:
-        verdict = self.judged_once(lambda: self.judged(*self.entry_rows()))
-        return {name: Spread(*verdict.unbind(1)) for name in self.members}
+        verdict = self.synced_or(lambda: self.judged(*self.entry_rows()))
+        return dict.fromkeys(self.members, Spread(*verdict.unbind(1)))
 
     def exchange(self, process_group: Any) -> None:
         if self.drawn:
             self.gather(process_group)
             return
         here = self.judged(*self.owned_rows(process_group, owner=0))
-        # All rows of a slot are on one rank; the others know nothing of it.
+        # All rows of a slot are on one rank; the others have nan, which no sum may meet.
         known = ~here.isnan()
         both = Ranks(True, process_group).summed(torch.cat([torch.where(known, here, 0), known], 1))
         summed, n_known = both.chunk(2, 1)
@@ -167,18 +173,14 @@ class AucTable(RowTable):
         for units, keys, labels, weights in self.units_by_slot():
             of_classes = (torch.unique(units[(weights > 0) & label]) for label in (labels, ~labels))
             several = all(len(of_class) > 1 for of_class in of_classes)
-            areas = self._areas if self.metric.is_area else self._values
-            resamples.append(Resamples(areas(units, keys, labels, weights), several))
+            if self.metric.is_area:
+                areas = replicate_areas(units, keys, labels, weights, self.slots.seed, self.slots.num_replicates)
+                values = torch.cat([areas, self.judged_rows(keys, labels, weights).unsqueeze(0)])
+            else:  # one replicate after the other
+                of_all = self.drawn_weights(units)
+                values = torch.stack([self.judged_rows(keys, labels, weights * times) for times in of_all])
+            resamples.append(Resamples(values, several))
         return dict.fromkeys(self.members, resamples)
-
-    def _areas(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """(R + 1,): the areas of all replicates, and that of the rows themselves."""
-        areas = replicate_areas(units, keys, labels, weights, self.slots.seed, self.slots.num_replicates)
-        return torch.cat([areas, self.judged_rows(keys, labels, weights).unsqueeze(0)])
-
-    def _values(self, units: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """(R + 1,): one replicate after the other, of other numbers than the whole area."""
-        return torch.stack([self.judged_rows(keys, labels, weights * times) for times in self.drawn_weights(units)])
 
 
 class GroupTable(RowTable):
@@ -192,12 +194,12 @@ class GroupTable(RowTable):
         if self.drawn:
             self.lists = {"verdict": RowsOf(columns=(4,))}
 
-    def groups(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def group_values(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(G, 4) int64: slot, number, value and weight of the groups of these rows, floats bit by bit; ascending."""
         numbers, number = torch.unique(groups, return_inverse=True)
         n_groups = numbers.shape[0]
-        of_ones = None if bool((weights == 1).all()) else weights
-        codes, values, of_group = self.metric.table_of(slots * n_groups + number, Rows(keys, labels, of_ones))
+        rows = Rows(keys, labels, unless_ones(weights))
+        codes, values, of_group = self.metric.table_of(slots * n_groups + number, rows)
         return torch.stack([codes // n_groups, numbers[codes % n_groups], float_bits(values), float_bits(of_group)], 1)
 
     def summed(self, table: Tensor) -> Tensor:
@@ -210,7 +212,7 @@ class GroupTable(RowTable):
         return moments_by(slots, self.slots.number, numbers[:, :1], numbers[:, 1:])[:, 0]
 
     def exchange(self, process_group: Any) -> None:
-        table = self.groups(*self.owned_rows(process_group, owner=1))
+        table = self.group_values(*self.owned_rows(process_group, owner=1))
         if self.drawn:
             everywhere = Ranks(True, process_group).joined(table)
         else:
@@ -219,11 +221,11 @@ class GroupTable(RowTable):
         self.keep_only()
 
     def spreads(self) -> dict[str, Spread]:
-        sums = self.judged_once(lambda: self.summed(self.groups(*self.entry_rows())))
+        sums = self.synced_or(lambda: self.summed(self.group_values(*self.entry_rows())))
         return dict.fromkeys(self.members, spread_of(sums))
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
-        table = self.judged_once(lambda: self.groups(*self.entry_rows()))
+        table = self.synced_or(lambda: self.group_values(*self.entry_rows()))
         sums = self.summed(table[order_by(table[:, 0], table[:, 1])])
         values = (sums[:, :-1, 0] / sums[:, :-1, 1]).unbind(0)
         resamples = list(map(Resamples, values, (sums[:, -1, 0] > 1).tolist()))

@@ -23,7 +23,7 @@ from torch_recmetrics.state.intervals import Jackknife, Resamples, Spread
 from torch_recmetrics.state.metric import RecMetric, RowsOf
 from torch_recmetrics.state.rows import HERE, KeptRows, Ranks
 
-UNITS = 2048  # weighed at once: their weights take 16 MB for 1,000 replicates
+UNITS_AT_ONCE = 2048  # whose weights are drawn at once: 16 MB for 1,000 replicates
 
 Entries = Callable[[tuple[int, ...], Tensor | None], Tensor | None]
 """What a wrapper tells its tables: (E, 2) int64, a row and a slice that it is in; None where there are no slices.
@@ -53,12 +53,12 @@ class SlotTable(KeptRows):
     row, its slice where there are some, and where it is drawn the key that its weights follow from.
     """
 
-    order: ClassVar[int] = 1  # of the tables of a wrapper, whose states are numbered
+    order: ClassVar[int] = 1  # the tables of a wrapper are sorted by it, and their states are numbered
     of_users: ClassVar[bool] = False  # whether its rows are the users that one evaluator ranks for all
     has_keys: ClassVar[bool] = True  # whether entries hold the keys of what is drawn
     columns: Mapping[str, RowsOf] = MappingProxyType({})  # of the rows; the first is always there
     lists: Mapping[str, RowsOf] = MappingProxyType({})  # what else is held in lists
-    offset = 0  # places that were taken before a state was put aside
+    offset = 0  # what the state `places` was before ``forward`` put it aside
 
     def __init__(self, holder: Any, members: dict[str, Any], place: int, slots: Slots) -> None:
         self.holder: RecMetric = holder
@@ -78,12 +78,12 @@ class SlotTable(KeptRows):
 
     @classmethod
     def shared_by(cls, name: str, metric: Any) -> Any:  # noqa: ARG003 (a subclass looks at it)
-        """Metrics of a wrapper that agree in it have one table."""
+        """Metrics of a wrapper for which it is equal share a table; by default each has its own."""
         return name
 
     @property
     def metric(self) -> Any:
-        """The metric, where it is of one alone."""
+        """The first metric, or the only one."""
         return next(iter(self.members.values()))
 
     # What a subclass says
@@ -93,14 +93,13 @@ class SlotTable(KeptRows):
         """What counts the rows of an update, all rules checked."""
 
     @abstractmethod
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
-        """Add the users of a prepared update, where it is one `of_users`.
+    def count_users(self, prepared: Any, entries: Tensor | None, item_columns: Any) -> None:
+        """Add the users of an update that the evaluator of the holder prepared, where the table is one `of_users`.
 
         Args:
-            evaluator: what prepared it.
             prepared: the update.
             entries: of its rows.
-            of_items: where the relevant items are in slices, the numbers of its rows, one for each user and slot.
+            item_columns: where the relevant items are in slices, the columns of its rows, S + 1 rows for each user.
         """
 
     @abstractmethod
@@ -162,10 +161,10 @@ class SlotTable(KeptRows):
 
     @property
     def entry_width(self) -> int:
-        return 1 + (self.sliced or not self.keyed) + self.keyed
+        return 2 + (self.sliced and self.keyed)
 
     def entry_columns(self, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Row, slot and key of each entry."""
+        """Row, slot and key of each entry; what is not drawn has no keys, and the slots in their place."""
         rows = entries[:, 0]
         slots = entries[:, 1] if self.sliced or not self.keyed else torch.zeros_like(rows)
         return rows, slots, entries[:, -1]
@@ -173,9 +172,10 @@ class SlotTable(KeptRows):
     def entries_of(
         self, entries: Tensor | None, n_rows: int, sample_ids: Any = None, keys: Tensor | None = None
     ) -> Tensor:
-        """What is remembered of the slices of rows, None for the one slot that there is.
+        """The state `entries` of some rows; `entries` is None where there are no slices.
 
-        The (n_rows,) keys are those given, or the sample ids, or follow from the places of the rows.
+        The (n_rows,) keys are those given, or the sample ids, of which each may stand for several rows, or follow from
+        the places of the rows.
         """
         if entries is None:
             rows = torch.arange(n_rows, device=self.device)
@@ -217,7 +217,7 @@ class SlotTable(KeptRows):
         return self.rows()
 
     def units_by_slot(self) -> Iterator[tuple[Tensor, ...]]:
-        """Of one slot after the other the key of each row that waits and counts, ascending, and its columns."""
+        """Yield for each slot the keys of its rows that count, ascending, and their columns in this order."""
         entries, columns = self.all_rows()
         rows, slots, keys = self.entry_columns(entries)
         order = order_by(slots, keys)
@@ -226,7 +226,7 @@ class SlotTable(KeptRows):
         yield from zip(*(torch.split(column, sizes) for column in units), strict=True)
 
     def gather(self, group: Any) -> None:
-        """Let every rank have the rows of all that wait and count; which had an id does not matter any more."""
+        """Let every rank have the rows of all that count, without sample ids: repeated ones are out by now."""
         n_named, n_pieces = self.agreed(len(self.state("entries")), group=group)
         if not n_pieces:
             return
@@ -234,7 +234,7 @@ class SlotTable(KeptRows):
         rest, *gathered = gather_columns(group, entries[:, 1:], *(column[entries[:, 0]] for column in columns))
         rows = torch.arange(rest.shape[0], device=self.device)
         if self.keyed:
-            order = torch.sort(rest[:, self.entry_width - 2], stable=True).indices
+            order = torch.sort(rest[:, -1], stable=True).indices
             rest, *gathered = (column[order] for column in (rest, *gathered))
         self.keep_only()
         entries = torch.cat([rows.unsqueeze(1), rest], 1)
@@ -254,20 +254,14 @@ class SlotTable(KeptRows):
         Rows 0 to R - 1 are their sums with the weights of each replicate, row R that without weights. Row R + 1 says of
         how many units each value is: `counted`, (U, m <= C) bool, padded with 0.
         """
-        found = numbers.new_zeros((self.slots.number, self.slots.num_replicates + 2, numbers.shape[1]))
+        n = self.slots.num_replicates
+        found = numbers.new_zeros((self.slots.number, n + 2, numbers.shape[1]))
         for slot, places in by_slot(slots):
-            found[slot, :-1] = self.weighted_sums(keys[places], numbers[places])
+            for some in torch.split(places, UNITS_AT_ONCE):
+                found[slot, :n] += exact(poisson_weights(keys[some], self.slots.seed, n)).T @ numbers[some]
+                found[slot, n] += numbers[some].sum(0)
             found[slot, -1, : counted.shape[1]] = counted[places].sum(0, dtype=found.dtype)
         return found
-
-    def weighted_sums(self, keys: Tensor, numbers: Tensor) -> Tensor:
-        """(R + 1, C): the sums of units with the weights of each replicate, and without."""
-        n = self.slots.num_replicates
-        total = numbers.new_zeros((n + 1, numbers.shape[1]))
-        for some_keys, some in zip(torch.split(keys, UNITS), torch.split(numbers, UNITS), strict=True):
-            total[:-1] += exact(poisson_weights(some_keys, self.slots.seed, n)).T @ some
-            total[-1] += some.sum(0)
-        return total
 
 
 def within(numbers: Tensor, end: int) -> bool:

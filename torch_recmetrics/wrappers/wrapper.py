@@ -225,7 +225,7 @@ class Wrapper(RecMetric):
         def count() -> None:
             for table in self.tables:
                 if table.of_users:
-                    table.count_users(evaluator, prepared, entries, columns)
+                    table.count_users(prepared, entries, columns)
             for number, member in itertools.product(prepared.candidates, self.members.values()):
                 if isinstance(member, RankingMetric):
                     member.note_candidates(number)

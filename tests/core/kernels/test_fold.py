@@ -92,7 +92,7 @@ def test_both_ways_give_the_same_bits_with_equal_scores(graded: bool, share: flo
 
 
 def folded(loop: Callable[..., Any], n: int, places: tuple[int, ...], *tensors: torch.Tensor) -> list[Any]:
-    return [part.tolist() for part in fold.read_lists(loop, places, *tensors, n=n)]
+    return [part.tolist() for part in fold.sums_at(loop, places, *tensors, n=n)]
 
 
 def added(numbers: Iterable[float]) -> float:

@@ -20,37 +20,39 @@ from torch_recmetrics.core.kernels.runtime import Loop, compiled, over_rows
 Array = npt.NDArray[Any]
 
 
-def read_lists(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) -> list[Tensor]:
-    """What a loop over lists makes of some contiguous tensors, the first with a row for each: `n` of (B, C)."""
-    ascending, columns = in_order(places)
+def sums_at(loop: Loop, places: tuple[int, ...], *tensors: Tensor, n: int) -> list[Tensor]:
+    """The `n` results of a loop over lists, (B, C) each, one column for each place, in any order.
+
+    The tensors are contiguous; the first has a row for each list.
+    """
+    ascending, which = in_order(places)
     out = np.empty((n, ascending.shape[0], tensors[0].shape[0]))
     over_rows(loop, out.shape[2], *(tensor.numpy() for tensor in tensors), ascending, out, work=tensors[0].numel())
-    return [torch.from_numpy((part if columns is None else part[columns]).T) for part in out]
+    return [torch.from_numpy(part[which].T) for part in out]
 
 
 def at_ranks(values: Tensor, ranks: Tensor, depth: int) -> Tensor:
-    """(B, D) float64: (B, T) values at their int32 `ranks`, 0 elsewhere; without threads of torch."""
+    """(B, D) float64: (B, T) values at their int32 `ranks`, 0 elsewhere; torch would share it among threads."""
     table = np.zeros((ranks.shape[0], depth))
     if values.dtype == torch.bfloat16:  # which NumPy has not
         values = values.float()
-    given = values.numpy().astype(np.float64), ranks.contiguous().numpy(), table
+    given = np.ascontiguousarray(values.numpy(), np.float64), ranks.contiguous().numpy(), table
     over_rows(write_at_ranks, table.shape[0], *given, work=ranks.numel())
     return torch.from_numpy(table)
 
 
 def count_positive(values: Tensor) -> Tensor:
-    """(B,) int64: how many of (B, T) integers are above 0; without threads of torch."""
+    """(B,) int64: how many of (B, T) integers are above 0; torch would share it among threads."""
     counts = np.empty(values.shape[0], np.int64)
     over_rows(write_positive_counts, counts.shape[0], values.contiguous().numpy(), counts, work=values.numel())
     return torch.from_numpy(counts)
 
 
 @functools.lru_cache(maxsize=1024)
-def in_order(places: tuple[int, ...]) -> tuple[Array, list[int] | None]:
-    """The different places, ascending, and which of them each is; None where they are in this order."""
-    ascending = sorted(set(places))
-    same = tuple(ascending) == places
-    return np.array(ascending), None if same else [ascending.index(place) for place in places]
+def in_order(places: tuple[int, ...]) -> tuple[Array, Array]:
+    """The different places, ascending, and which of them each is."""
+    ascending, which = np.unique(places, return_inverse=True)
+    return ascending, which
 
 
 @compiled
@@ -74,24 +76,24 @@ def hit_sums(first: int, last: int, relevant: Array, ranks: Array, counts: Array
     D and more for one that is no hit.
     """
     depth = counts.shape[0]
-    hit, found = np.empty(depth + 1, np.uint8), np.empty(depth + 1, np.int64)
+    is_hit, hit_ranks = np.empty(depth + 1, np.uint8), np.empty(depth + 1, np.int64)
     for user in range(first, last):
-        hit[:] = 0
+        is_hit[:] = 0
         for item in range(ranks.shape[1]):
-            hit[min(ranks[user, item], depth)] = relevant[user, item]
-        n_found = n = 0
-        for rank in range(depth):  # without a branch that nobody can foresee
-            found[n_found] = rank
-            n_found += hit[rank]
-        found[n_found] = depth
+            is_hit[min(ranks[user, item], depth)] = relevant[user, item]  # all that are no hits share the last place
+        n_hits = n = 0
+        for rank in range(depth):  # no branch: a CPU cannot foresee which ranks are hits
+            hit_ranks[n_hits] = rank
+            n_hits += is_hit[rank]
+        hit_ranks[n_hits] = depth  # beyond every place
         gain = precision = 0.0
         for column in range(places.shape[0]):
-            while found[n] <= places[column]:
-                gain += counts[found[n]]
-                precision += (n + 1) / (found[n] + 1.0)
+            while hit_ranks[n] <= places[column]:
+                gain += counts[hit_ranks[n]]
+                precision += (n + 1) / (hit_ranks[n] + 1.0)
                 n += 1
             out[0, column, user], out[1, column, user], out[2, column, user] = n, gain, precision
-            out[3, column, user] = 1 / (found[0] + 1.0) if n else 0.0
+            out[3, column, user] = 1 / (hit_ranks[0] + 1.0) if n else 0.0
 
 
 @compiled
@@ -130,9 +132,9 @@ def tie_groups(first: int, last: int, above: Array, equal: Array, starts: Array,
 
 @compiled
 def group_sums(first: int, last: int, values: Array, above: Array, starts: Array, totals: Array, before: Array) -> None:
-    """(B, D) `totals`, zeros, of the (B, T) values of the group of each rank, and of those `before` it.
+    """Write (B, D) `totals`, the sum of the (B, T) values of the group of each rank, and that `before` the group.
 
-    (B, T) `above` is int32.
+    `totals` must be 0 at first; (B, T) `above` is int32.
     """
     depth = starts.shape[1]
     for user in range(first, last):
@@ -163,9 +165,9 @@ def expected_first_hits(
             while rank <= places[column]:
                 if relevant[user, rank] > 0:
                     before = chance
-                    left = sizes[user, rank] - (rank - starts[user, rank])
-                    others = float(sizes[user, rank]) - relevant[user, rank] - (rank - starts[user, rank])
-                    chance *= max(others / left, 0.0)
+                    left = sizes[user, rank] - (rank - starts[user, rank])  # members from this place on
+                    irrelevant_left = float(left) - relevant[user, rank]
+                    chance *= max(irrelevant_left / left, 0.0)
                     mean += (before - chance) / (rank + 1.0)
                 rank += 1
             out[0, column, user], out[1, column, user] = chance, mean
@@ -177,7 +179,7 @@ def expected_precision_sums(
 ) -> None:
     """(1, C, B) `out`: the mean sum of the precisions at the hits over all orders of equal scores.
 
-    See core/ranking/ties.py; (B, D) `earlier` says how many hits stand before the group of each rank.
+    See ``ExpectedStats.precision_sum``; (B, D) `earlier` says how many hits stand before the group of each rank.
     """
     for user in range(first, last):
         total, rank = 0.0, 0
@@ -186,7 +188,7 @@ def expected_precision_sums(
                 members = relevant[user, rank]
                 if members > 0:
                     size = float(sizes[user, rank])
-                    others = (rank - starts[user, rank]) * (members - 1.0) / max(size - 1.0, 1.0)
-                    total += members / size * (earlier[user, rank] + 1.0 + others) / (rank + 1.0)
+                    hits_before = (rank - starts[user, rank]) * (members - 1.0) / max(size - 1.0, 1.0)
+                    total += members / size * (earlier[user, rank] + 1.0 + hits_before) / (rank + 1.0)
                 rank += 1
             out[0, column, user] = total

@@ -2,8 +2,8 @@
 
 A :class:`Ranking` says of each relevant item how relevant it is and where it stands: how many items have a higher
 score, and how many the same. Layouts make it, measures read it through :class:`RankingStats`: sums under one tie rule,
-at any number of cutoffs. Cut lists are read from a table by rank that is made from it, whole lists from the items
-themselves. Reading deeper than the ranking was cut is an error.
+at any number of cutoffs. Cut lists are read from sums up to each rank, whole lists from the items themselves. Reading
+deeper than the ranking was cut is an error.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ from torch_recmetrics.core.ranking.ties import (
     constants,
     gain_of,
     log2_discount,
-    ranks,
     read_at,
     running_sum,
     running_sum_at,
 )
-from torch_recmetrics.core.tensors.devices import exact, is_sync_free
+from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact, is_sync_free
 
-Cutoffs = tuple["int | None", ...]
+Cutoffs = tuple[int | None, ...]
 
 
 UNORDERED_ITEMS = "the Ranking does not know its items in order; make it with rank(...) from scores or ids"
@@ -73,7 +72,7 @@ PLAIN = Labels()
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Ranked lists of B users, cut at D ranks: where their relevant items stand, at most T for each.
+    """Ranked lists of B users, of which D ranks are kept: where their relevant items stand, at most T for each.
 
     Made by :func:`torch_recmetrics.rank`, or by the update of a metric; take it to the ``update`` of any ranking
     metric. All fields live on the device of the scores. The relevance keeps the dtype that it came in; all other floats
@@ -84,9 +83,10 @@ class Ranking:
     above: Tensor  # (B, T) int32: items with a higher score, as far as D sees; FAR where it is not in the list
     equal: Tensor | None  # (B, T) int32: items with the same score, itself included; None where none has an equal
     width: int  # D, the ranks that are kept
-    depth: int | None  # D where the lists were cut there; None where they are whole
-    place: Tensor | None = None  # (B, T) int32: items before it in the order of the input; None where it is not known
-    whole: bool = False  # the ranks are those in the whole lists, however many were kept
+    depth: int | None  # D where lists may be longer; None where no list is
+    # (B, T) int32: its rank from 0, equal scores in the order of the input; None where that is not known
+    place: Tensor | None = None
+    whole: bool = False  # the ranks are those in the whole lists, however many are kept
     lengths: Tensor | None = None  # (B,) int64: items in the list, as far as D sees; None where nobody asks
     best_tied: Tensor | None = None  # (B,) int64: items with the best score, as far as D + 1 sees; None if not asked
     # (B, D) int64, -1 beyond the end of the list; None for flat rows, and where nobody asks
@@ -101,10 +101,10 @@ class Ranking:
     total_weight: Tensor | None = None  # (B,) of the relevant items, where the relevance is their weight
     # The same lists with weights of the items, times their gain, as relevance
     weighed: Mapping[ItemWeights, Ranking] = field(default_factory=dict, repr=False)
-    labels: Labels = PLAIN  # what the labels meant that it was made from
+    labels: Labels = PLAIN  # how labels were read when it was made
     reference_ids: Tensor | None = None  # (B, D) int64: second lists of these users, by rank, -1 beyond their end
     relevant_ids: Tensor | None = None  # (B, T) int64: all that is relevant, -1 for padding; None where nobody asks
-    can_join: bool = False  # T follows from no value, and may wait for the users of other updates
+    can_join: bool = False  # it may wait for the users of other updates: T follows from shapes alone
     _stats: dict[str, RankingStats] = field(default_factory=dict, repr=False)
 
     @property
@@ -169,7 +169,7 @@ class Ranking:
         if self.equal is None:
             return self.above
         place = self._place_among_equal
-        # Where checks are off an item may be listed twice, or have no equal as NaN does: no rank is below `above`.
+        # Without checks `equal` may be 0, as of NaN, or too large, of an item listed twice: no rank is below `above`.
         ranks = self.above + (place if ties == "optimistic" else (self.equal - 1 - place).clamp_(min=0))
         return torch.where(self.above < (FAR if self.whole else self.width), ranks, self.above)
 
@@ -186,20 +186,21 @@ class Ranking:
 
     def by_rank(self, ties: str) -> Tensor:
         """(B, D) the relevance at each rank, equal scores in the order of a rule."""
-        ranks, values, depth = self.ranks(ties), self.target_relevance, self.width
+        ranks, values, width = self.ranks(ties), self.target_relevance, self.width
         if usable(ranks, values):
-            return fold.at_ranks(values, ranks, depth)
+            return fold.at_ranks(values, ranks, width)
         values = exact(values)
-        table = values.new_zeros((self.n_users, depth + 1))  # what stands beyond the last rank goes into a column more
-        return table.scatter_(1, ranks.clamp(max=depth).to(torch.int64), values)[:, :depth]
+        table = values.new_zeros((self.n_users, width + 1))  # what stands beyond the last rank goes into a column more
+        return table.scatter_(1, ranks.clamp(max=width).to(torch.int64), values)[:, :width]
 
     def columns(self, ties: str) -> CumulativeStats:
         """What the lists count up to each rank, under a tie rule."""
-        items, depth = self.target_relevance, self.width
+        items = self.target_relevance
         if ties != "average" or self.equal is None:
-            return CumulativeStats(items, self.ranks(ties), depth, partial(self.by_rank, ties), binary=self.binary)
+            by_rank = partial(self.by_rank, ties)
+            return CumulativeStats(items, self.ranks(ties), self.width, by_rank, binary=self.binary)
         by_rank = partial(self.by_rank, "optimistic")
-        return ExpectedStats(items, self.above, self.equal, depth, by_rank, binary=self.binary)
+        return ExpectedStats(items, self.above, self.equal, self.width, by_rank, binary=self.binary)
 
     def full_list(self, ties: str) -> FullListStats:
         """The relevant items in the whole lists, under a tie rule."""
@@ -314,7 +315,7 @@ class RankingStats:
         ranking = self.ranking
         above, equal = ranking.above, ranking.equal
         if self.ties == "stable":
-            above, equal = known(ranking.place, UNORDERED), None
+            above, equal = ranking.ranks("stable"), None
         relevant = ranking.target_relevance > 0
         above = torch.where(relevant & (ranking.above < FAR), above, FAR).to(torch.int64)
         listed, beside = above < FAR, None if equal is None else equal - 1
@@ -384,14 +385,14 @@ class RankingStats:
                 lambda columns, places: columns.gain_sum(gain, discount, places),
                 lambda full_list: full_list.gain_sum(gain, discount),
             )
-        return self._gain_sums[key].clone()  # a measure may write to its own
+        return self._gain_sums[key].clone()
 
     def hits(self, cutoffs: Cutoffs) -> Tensor:
         """Relevant items in the list."""
         return self.gain_sum(cutoffs, "hit", None)
 
     def hits_within(self, cutoffs: Cutoffs, n: Tensor) -> Tensor:
-        """Relevant items among the first min(K, n) ranks of the list; n (B, 1) integers, as a float or not."""
+        """Relevant items among the first min(K, n) ranks of the list; n (B, 1) whole numbers of any dtype."""
         within = torch.minimum(self._table(cutoffs, float("inf")), n.to(self.n_relevant.dtype))
 
         def running(columns: CumulativeStats, _: Places) -> Tensor:
@@ -406,13 +407,11 @@ class RankingStats:
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
-        return self._read(
-            cutoffs, lambda columns, places: columns.precision_sum(places), attrgetter("precision_sum")
-        ).clone()
+        return self._read(cutoffs, lambda columns, places: columns.precision_sum(places), attrgetter("precision_sum"))
 
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
-        return self._read(cutoffs, lambda columns, places: columns.reciprocal(places), attrgetter("reciprocal")).clone()
+        return self._read(cutoffs, lambda columns, places: columns.reciprocal(places), attrgetter("reciprocal"))
 
     def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on to the end of the list.
@@ -468,7 +467,7 @@ class RankingStats:
         """1 where some order of the equal scores changes the relevance at a rank of the list."""
 
         def running(_: CumulativeStats, places: Places) -> Tensor:
-            best, worst = (self.ranking.stats(rule)._columns.relevance for rule in ("optimistic", "pessimistic"))
+            best, worst = map(self.ranking.by_rank, ("optimistic", "pessimistic"))
             return read_at((best != worst).to(best.dtype).cummax(1).values, places)
 
         # Under other rules than the average a full list has no groups of equal scores.
@@ -477,7 +476,7 @@ class RankingStats:
     def collapsed(self, cutoffs: Cutoffs) -> Tensor:
         """1 where the first K scores are all equal, or there are fewer than K candidates."""
         best_tied, lengths = self.ranking.best_tied, self.ranking.lengths
-        if best_tied is None or lengths is None or None in cutoffs:
+        if best_tied is None or lengths is None:
             raise ValueError("the Ranking does not know the scores of its lists; give the metric scores, not a Ranking")
         self._columns_at(cutoffs)
         k = self.cut(cutoffs)
@@ -486,7 +485,7 @@ class RankingStats:
 
     def cut(self, cutoffs: Cutoffs) -> Tensor:
         """K, and the length of the list where there is none."""
-        table = self._table(cutoffs, 0)
+        table = self._table(cutoffs, 0).clone()
         if None not in cutoffs:
             return table
         self._columns_at((None,))
@@ -496,9 +495,10 @@ class RankingStats:
     def places(self, cutoffs: Cutoffs, num_items: int | None) -> tuple[Tensor, Tensor]:
         """How many places there are, and the rank of a relevant item that is not in the list.
 
-        With a cutoff: K, and K + 1. Without one: the length of the list, and the rank behind its end, as everything
-        that could have been listed is there. Without one, of finished lists: `num_items`, and the mean of the ranks
-        behind the end of the list; where `num_items` is None, the length of the list, and nan.
+        - With a cutoff: K, and K + 1.
+        - Without one: the length of the list, and the rank behind its end, as all that could have been listed is there.
+        - Without one, of finished lists: `num_items`, and the mean of the ranks behind the end of the list; where
+          `num_items` is None, the length of the list, and nan.
         """
         end = self.cut(cutoffs)
         if not self.ranking.finished or None not in cutoffs:
@@ -534,6 +534,8 @@ class RankingStats:
     ) -> Tensor:
         """The running sums at the cutoffs that are numbers, the value of the whole list at None.
 
+        A measure may write to the tensor.
+
         Args:
             cutoffs: what is asked for.
             running: gives running sums at some places.
@@ -543,9 +545,9 @@ class RankingStats:
         full_list = self._full_list if None in cutoffs else None
         places = self._columns_at(cutoffs, width)
         if full_list is not None and len(cutoffs) == 1:
-            return of_full_list(full_list).unsqueeze(1)
+            return of_full_list(full_list).unsqueeze(1).clone()
         if places[0] >= 0:
-            values = running(self._columns, places)
+            values = running(self._columns, places).clone()
         else:
             values = self.n_relevant.new_zeros((self.n_relevant.shape[0], len(cutoffs)))  # no list has any rank
         if full_list is None:
@@ -568,7 +570,7 @@ def columns_at(cutoffs: Cutoffs, depth: int | None, width: int, knows_full_list:
 
 def best_sums(n: int, discount: Discount, device: torch.device) -> Tensor:
     """(n + 1,) the gain sum of 0, 1, ... n items of relevance 1 on the first places."""
-    sums = running_sum(torch.ones_like(ranks(n, device)).unsqueeze(0), discount).squeeze(0)
+    sums = running_sum(torch.ones(1, n, dtype=accumulator_dtype(device), device=device), discount).squeeze(0)
     return torch.cat([sums.new_zeros(1), sums])
 
 

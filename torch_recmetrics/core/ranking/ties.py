@@ -105,7 +105,7 @@ def running_sum_at(values: Tensor, places: Places, discount: Discount = None) ->
     if places is None or not foldable(width, values):
         return read_at(running_sum(values, discount), places)
     counts = counts_of(discount, width, values.device).to(values.dtype).contiguous()
-    return fold.read_lists(fold.running_sums, places, values.contiguous(), counts, n=1)[0]
+    return fold.sums_at(fold.running_sums, places, values.contiguous(), counts, n=1)[0]
 
 
 def foldable(depth: int, *tensors: Tensor) -> bool:
@@ -212,7 +212,7 @@ class CumulativeStats:
             relevant = self._items if marked else (self._items > 0).view(torch.uint8)
             counts = counts_of(log2_discount, self._depth, relevant.device)
             given = relevant.contiguous(), self._above.contiguous(), counts
-            self._folded[places] = fold.read_lists(fold.hit_sums, places, *given, n=4)
+            self._folded[places] = fold.sums_at(fold.hit_sums, places, *given, n=4)
         return self._folded[places][which]
 
     def gain_sum(self, gain: Gain, discount: Discount, places: Places) -> Tensor:
@@ -359,7 +359,7 @@ class ExpectedStats(CumulativeStats):
         """:meth:`_p_no_hit` and :meth:`reciprocal`."""
         if places not in self._folded:
             tensors = self.relevant.contiguous(), self.start, self.size
-            self._folded[places] = fold.read_lists(fold.expected_first_hits, places, *tensors, n=2)
+            self._folded[places] = fold.sums_at(fold.expected_first_hits, places, *tensors, n=2)
         return self._folded[places]
 
     def p_hit(self, places: Places) -> Tensor:
@@ -383,7 +383,7 @@ class ExpectedStats(CumulativeStats):
     def precision_sum(self, places: Places) -> Tensor:
         if places is not None and foldable(self._depth, self.relevant):
             tensors = self.relevant.contiguous(), self.earlier.contiguous(), self.start, self.size
-            return fold.read_lists(fold.expected_precision_sums, places, *tensors, n=1)[0]
+            return fold.sums_at(fold.expected_precision_sums, places, *tensors, n=1)[0]
         others = self.place * (self.relevant - 1) / (self.size - 1).clamp(min=1)
         return read_at(running_sum(self.relevant / self.size * (self.earlier + 1 + others) / self.ranks), places)
 

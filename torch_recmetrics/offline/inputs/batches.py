@@ -41,7 +41,7 @@ class SortedRows:
         return [from_dlpack(column) for column in batch.columns]
 
     def complete_below(self, number: int) -> int:
-        """Read on until all rows of this user are there; of all users below the result they are."""
+        """Read on until all rows of this user are there; the first user of whom rows may be missing."""
         while self._coming is not None:
             if (first := int(self._coming[0][0])) > number:
                 return first
@@ -99,9 +99,9 @@ def batches_of(lists: SortedRows, truth: SortedRows, first: int, below: int) -> 
         end = min(lists.complete_below(at), below)
         truth.complete_below(end)
         ours, theirs = Rows.of(lists.take(end), at, end), Rows.of(truth.take(end), at, end)
-        start = 0
+        start, (listed, relevant) = 0, (ours.counts, theirs.counts)
         while start < end - at:
-            size = fitting_users(ours.counts[start:], theirs.counts[start:])
+            size = fitting_users(listed[start:], relevant[start:])
             yield at + start, ours.part(start, start + size), theirs.part(start, start + size)
             start += size
         at = end
@@ -112,6 +112,5 @@ def fitting_users(*counts: Tensor) -> int:
     size = min(BATCH_USERS, counts[0].shape[0])
     users = torch.arange(1, size + 1)
     for own in counts:
-        fits = int((own[:size].cummax(0).values * users[:size] <= BATCH_CELLS).sum())
-        size = max(1, min(size, fits))
+        size = max(1, int((own[:size].cummax(0).values * users[:size] <= BATCH_CELLS).sum()))
     return size

@@ -1,4 +1,4 @@
-"""What was measured of users: of all of them, or of a part of them, which adds up with others."""
+"""What was measured of users; that of several parts of the users can be added up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Part:
     Attributes:
         counts: numbers that add up.
         longest: the rows of the longest list.
-        sums: what the caller knows how to add up: tensors, in dicts and lists.
+        sums: what `add` of :meth:`joined` adds up: tensors, texts and numbers.
         users: a table of Arrow with a row for each user in ascending order of their ids, or None: ids, values by their
             names and, where they are known, weights and lists; it is not added up.
         warnings: what was warned of.
@@ -52,13 +52,13 @@ class Part:
     @classmethod
     def joined(cls, parts: Sequence[Part], add: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> Part:
         """Several as one; of errors the first in the order of their texts."""
-        errors = sorted(part.error for part in parts if part.error)
+        errors = [part.error for part in parts if part.error]
         if errors or not parts:
-            return cls(error="".join(errors[:1]))
+            return cls(error=min(errors, default=""))
         counts = Counter[str]()
         for part in parts:
             counts.update(part.counts)
-        # Of those that differ in their numbers one.
+        # Of those that differ in their numbers alone the first.
         texts = sorted((text for part in parts for text in part.warnings), reverse=True)
         told = sorted({re.sub(r"[\d,]+", "", text): text for text in texts}.values())
         longest, sums = max(part.longest for part in parts), add([part.sums for part in parts])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part
-from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError, Source, quoted
+from torch_recmetrics.offline.inputs.sources import PACKED, SUFFIXES, InputError, Source, quoted
 from torch_recmetrics.offline.inputs.workspace import Queries, Workspace
 from torch_recmetrics.offline.reports.report import Input
 from torch_recmetrics.state.metric import warn
@@ -98,10 +98,12 @@ def refuse_options(session: Any, **given: Any) -> None:
 
 
 def read_by_spark(session: Any, path: str | Sequence[str]) -> Any:
-    """The frame of files, which have types; each where Spark finds it, such as in HDFS."""
+    """The frame of files of one kind, which have types; each where Spark finds it, such as in HDFS."""
     paths = [path] if isinstance(path, str) else list(path)
-    suffix = paths[0].rstrip("/").rpartition(".")[2].lower()
-    kind = SUFFIXES.get(f".{suffix}", {"gz": "csv", "orc": "orc"}.get(suffix, "parquet"))
+    name = paths[0].rstrip("/").lower()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    kind = (SUFFIXES | {".orc": "orc"}).get(f".{name.rpartition('.')[2]}", "parquet")
     if kind == "csv":
         raise InputError(f"{paths[0]!r} has no types, and Spark would guess whether 007 is 7: write it as Parquet")
     if kind not in ("parquet", "orc", "json"):
@@ -126,14 +128,14 @@ def in_one_line(error: BaseException) -> str:
 
 
 def refuse_folder(session: Any, path: str) -> None:
-    """InputError for a folder that workers cannot write into for the first time, before anything is worked out."""
+    """InputError for a folder that is there already, or a path that Spark cannot look at, before any work."""
     if not isinstance(path, str):
         raise InputError(f"`users` must be the path of a folder as text, got {path!r}")
     with (
         spark_errors(f"`users` must be a folder that Spark can write, got {path!r}"),
         suppress(needed("pyspark.errors", "Spark's frames").AnalysisException),  # it is not there
     ):
-        session.read.format("binaryFile").load([path, path])  # of one path alone Spark logs that it is no stream's
+        session.read.format("binaryFile").load([path, path])  # for one path Spark would log a warning of streams
         raise InputError(f"`users` must be a folder that is not there yet, got {path!r}")
 
 
@@ -253,7 +255,7 @@ class SparkWorkspace(Queries):
         """Bring the rows of a view that are equal in a column to one partition."""
         self._name(name, self.query(f"SELECT * FROM {name}").repartition(column))
 
-    frame = query  # what a query is on one machine
+    frame = query  # which a workspace of DuckDB has too, as a table of Arrow
 
 
 def workspace_of(
@@ -262,14 +264,14 @@ def workspace_of(
     memory_limit: str | None,
     temp_directory: Any,
     threads: int | None,
-    others: Mapping[str, Any],
+    more_options: Mapping[str, Any],
 ) -> Any:
     """Where the queries of these inputs run: in Spark, or in a DuckDB of this process.
 
-    InputError and ValueError for inputs of both, and for options, these and `others`, that are not for where they are.
+    ValueError for inputs of both, and for options, these and `more_options`, that are not for where they are.
     """
     session = session_of(given, order)
-    refuse_options(session, **{"temp_directory": temp_directory, "threads": threads, "order": order} | dict(others))
+    refuse_options(session, temp_directory=temp_directory, threads=threads, order=order, **more_options)
     return Workspace(memory_limit, temp_directory, threads) if session is None else SparkWorkspace(session, order)
 
 
@@ -282,7 +284,7 @@ def parts_of(workspace: SparkWorkspace, frame: Any, work: Callable[[Any], Part])
     Args:
         workspace: of Spark.
         frame: whose partitions hold whole users.
-        work: what is done with the rows of a partition, an Arrow table; it may raise InputError and ValueError.
+        work: what is done with the rows of a partition, an Arrow table; it may raise ValueError.
     """
     storage = needed("pyspark", "Spark's frames").StorageLevel.DISK_ONLY
     parts = frame.mapInArrow(lambda batches: rows_of_part(batches, work), SCHEMA).persist(storage)
@@ -344,7 +346,7 @@ def users_of_parts(parts: Any, n_users: int, path: str | None, user: str) -> Any
 
 
 def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterator[Any]:
-    """What is done in a worker: rows in, the bytes of what was found out."""
+    """Rows of :data:`SCHEMA` of one partition, made in a worker: what was measured, then the values of its users."""
     pyarrow = needed("pyarrow", "Spark's frames")
     number = needed("pyspark", "Spark's frames").TaskContext.get().partitionId()
     received = [batch for batch in batches if batch.num_rows]
@@ -359,16 +361,13 @@ def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterato
     part.warnings = sorted(
         {in_words_of_spark(str(one.message)) for one in told if issubclass(one.category, UserWarning)}
     )
-    users = [] if part.users is None else part.users.combine_chunks().to_batches(ROWS_AT_ONCE)
-    for kind, payload in (
-        ("part", part.to_bytes()),
-        *(("users", table_to_bytes(pyarrow.table(batch))) for batch in users),
-    ):
-        yield from payload_row(number, kind, payload).to_batches()
+    yield from payload_row(number, "part", part.to_bytes()).to_batches()
+    for batch in () if part.users is None else part.users.combine_chunks().to_batches(ROWS_AT_ONCE):
+        yield from payload_row(number, "users", table_to_bytes(pyarrow.table(batch))).to_batches()
 
 
 def payload_row(number: int, kind: str, payload: bytes) -> Any:
-    """A row of :data:`SCHEMA`."""
+    """A table of one row of :data:`SCHEMA`."""
     pyarrow = needed("pyarrow", "Spark's frames")
     contents = pyarrow.array([payload], pyarrow.binary())
     return pyarrow.table({"part": pyarrow.array([number], pyarrow.int64()), "kind": [kind], "payload": contents})

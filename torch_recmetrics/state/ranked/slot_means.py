@@ -48,11 +48,12 @@ class MeanTable(SumTable):
         """How many numbers each member has."""
         return [member.n_parts for member in self.members.values()]
 
-    def count_users(self, evaluator: Any, prepared: Any, entries: Tensor | None, of_items: Any) -> None:
+    def count_users(self, prepared: Any, entries: Tensor | None, item_columns: Any) -> None:
         """Add the users, or the flat rows, of a prepared update."""
         if prepared.packed is None:
-            columns, keys = of_items or columns_of(evaluator, evaluator.evaluated(prepared).values), None
-            if of_items and self.drawn and prepared.sample_ids is None:
+            evaluator: Any = self.holder.evaluator
+            columns, keys = item_columns or columns_of(evaluator, evaluator.evaluated(prepared).values), None
+            if item_columns and self.drawn and prepared.sample_ids is None:
                 number = self.slots.number
                 keys = self.take_places(columns[0].shape[0] // number).repeat_interleave(number)
             self.count([torch.cat(columns, 1)] if self.drawn else columns, entries, prepared.sample_ids, keys)
@@ -70,7 +71,7 @@ class MeanTable(SumTable):
 
     def of_flat(self, packed: Tensor, pairs: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
         """The entries and the columns of users all of whose rows are here."""
-        evaluator = self.holder.evaluator
+        evaluator: Any = self.holder.evaluator
         users = torch.unique(packed[:, 0])
         values, placed = zip(*flat_values(evaluator.metrics, packed), strict=True)
         of_parts = zip(*(columns_of(evaluator, part) for part in values), strict=True)
