@@ -37,7 +37,7 @@ from torch_recmetrics.lightning.inputs import (
     named_arguments,
     padded_lists,
 )
-from torch_recmetrics.lightning.packages import PACKAGES, bind
+from torch_recmetrics.lightning.packages import PACKAGES, add_bases
 from torch_recmetrics.lightning.padding import with_sample_ids, without_repeats
 from torch_recmetrics.lightning.table import table_of, without_loader
 from torch_recmetrics.state.metric import warn
@@ -140,7 +140,7 @@ class RankingMetrics(Callback):
         keep_users: bool = False,
         baseline: str | Path | UserValues | None = None,
     ) -> None:
-        bind(self)
+        add_bases(self)
         super().__init__()
         flags = {"prog_bar": prog_bar, "table": table, "log_errors": log_errors, "drop_padding": drop_padding}
         for name, value in {**flags, "keep_users": keep_users}.items():

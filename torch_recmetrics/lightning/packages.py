@@ -1,9 +1,8 @@
-"""Classes of this room on the base classes of whichever Lightning the program uses, or of both."""
+"""Classes of this folder on the base classes of whichever Lightning the program uses, or of both."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import sys
 from typing import Any
@@ -26,21 +25,22 @@ def installed_package(name: str) -> tuple[str, ...]:
 
 @functools.cache
 def with_bases(plain: Any, packages: tuple[str, ...]) -> Any:
-    """A class of this room as a subclass of the ``Callback`` of each of these packages.
+    """A class of this folder as a subclass of the ``Callback`` of each of these packages; without any, as it is.
 
     Of a package's own callback, such as ``EarlyStopping``, there can be one: that of the first package.
     """
     if not packages:
         return plain
-    bases = [importlib.import_module(package).Callback for package in packages]
-    bases[0] = getattr(importlib.import_module(f"{packages[0]}.callbacks"), plain.stands_on)
-    own_room = __name__.rpartition(".")[0]
-    module = own_room if plain.__module__.startswith(own_room) else plain.__module__
+    first, *others = packages
+    bases = [getattr(importlib.import_module(f"{first}.callbacks"), plain.stands_on)]
+    bases += [importlib.import_module(package).Callback for package in others]
+    folder = __name__.rpartition(".")[0]  # where users find ours; a class of their own stays in its module
+    module = folder if plain.__module__.startswith(folder) else plain.__module__
     names = {"__module__": module, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
     return type(plain.__name__, (plain, *bases), {**names, "made_from": (plain, packages), "__reduce_ex__": reduced})
 
 
-def bind(callback: Any) -> None:
+def add_bases(callback: Any) -> None:
     """Give a callback its base classes where its class was imported before any Lightning."""
     plain: Any = type(callback)
     if not any(base.__name__ == "Callback" for base in plain.__mro__):
@@ -48,7 +48,7 @@ def bind(callback: Any) -> None:
 
 
 def unpickled(plain: Any, packages: tuple[str, ...]) -> Any:
-    """What a pickled callback begins as."""
+    """An empty callback, to which pickle gives its attributes."""
     made = with_bases(plain, packages)
     return made.__new__(made)
 

@@ -11,7 +11,7 @@ from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.checks import check_share
 from torch_recmetrics.lightning.bases import EarlyStopping
 from torch_recmetrics.lightning.evidence import difference_bounds, has_users, packed, unpacked, wanted_mode
-from torch_recmetrics.lightning.packages import bind
+from torch_recmetrics.lightning.packages import add_bases
 from torch_recmetrics.lightning.table import without_loader
 from torch_recmetrics.users.user_values import UserValues
 
@@ -70,7 +70,7 @@ class SignificantStopping(EarlyStopping):
         check_on_train_epoch_end: bool | None = None,
         log_rank_zero_only: bool = False,
     ) -> None:
-        bind(self)
+        add_bases(self)
         check_share("level", level)
         self.level = level
         super().__init__(

@@ -87,8 +87,8 @@ class Precision(RelevanceMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, denominator: str) -> Tensor:
-        short = denominator == "retrieved" and any(cutoffs)
-        return ratio(stats.hits(cutoffs), stats.n_retrieved(cutoffs) if short else stats.cut(cutoffs))
+        divisor = stats.n_retrieved if denominator == "retrieved" else stats.cut
+        return ratio(stats.hits(cutoffs), divisor(cutoffs))
 
 
 class Recall(PropensityMeans):
@@ -173,10 +173,10 @@ class F1(RelevanceMeans):
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, beta: float) -> Tensor:
-        # Shares of the two that add up to 1: exact for a beta of 1, finite for any.
+        # Weights of the two that add up to 1: exact for a beta of 1, finite for any.
         share = 1 / (1 + beta * beta)
-        possible = share * stats.cut(cutoffs).T + (1 / (1 + (1 / beta) * (1 / beta))) * stats.n_relevant.T
-        return ratio(stats.hits(cutoffs), possible.T).clamp_(max=1)  # of one cutoff after the other, as hits lie
+        divisor = share * stats.cut(cutoffs).T + (1 / (1 + (1 / beta) * (1 / beta))) * stats.n_relevant.T
+        return ratio(stats.hits(cutoffs), divisor.T).clamp_(max=1)  # transposed: hits lie cutoff by cutoff in memory
 
 
 class DCG(PropensityMeans):
@@ -222,8 +222,7 @@ class DCG(PropensityMeans):
         stats: RankingStats, cutoffs: Cutoffs, *, gain: str, discount: str | Callable[[Tensor], Tensor]
     ) -> Tensor:
         scaled, unit = stats.scaled(gain)
-        gains = stats.gain_sum(cutoffs, scaled, discount_of(discount))
-        return gains if unit == 1 else gains * unit
+        return stats.gain_sum(cutoffs, scaled, discount_of(discount)) * unit
 
 
 class NDCG(RelevanceMeans):
@@ -240,7 +239,7 @@ class NDCG(RelevanceMeans):
     Range: [0, 1], higher is better.
     Source: K. Järvelin and J. Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002. Same convention
     as scikit-learn's ``ndcg_score`` (ties included), torchmetrics' ``RetrievalNormalizedDCG`` and trec_eval's
-    ``ndcg_cut`` with ``gain="linear"``, LensKit's ``NDCG`` with ``discount="log2_from_two"`` beside.
+    ``ndcg_cut`` with ``gain="linear"``, LensKit's ``NDCG`` with ``discount="log2_from_two"`` as well.
 
     Raises:
         ValueError: for relevance above 1023 with the exponential gain, and for a user whose largest relevance is below

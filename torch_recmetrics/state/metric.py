@@ -26,8 +26,7 @@ from torch_recmetrics.state.intervals import METHODS, Method, Spread, draw_inter
 from torch_recmetrics.state.options import Configured, bind, option
 from torch_recmetrics.state.registry import register
 
-# Options of torchmetrics.Metric, with our one other default: a cached value would be returned without a collective on a
-# rank that had no update since, while the others wait for it.
+# Options of torchmetrics.Metric.
 TORCHMETRICS_OPTIONS = (
     "compute_on_cpu",
     "dist_sync_on_step",
@@ -65,7 +64,7 @@ def warn(text: str) -> None:
 
 
 def is_to_empty(fn: Callable[[Tensor], Tensor]) -> bool:
-    """Whether this is what a module applies to its tensors in ``to_empty``; torchmetrics tells others by name too."""
+    """Whether this is what a module applies to its tensors in ``to_empty``, which only its name tells."""
     return "Module.to_empty" in str(fn)
 
 
@@ -93,8 +92,7 @@ def left_out(function: F) -> F:
 @contextmanager
 def all_or_nothing(metrics: Iterable[Metric]) -> Generator[None, None, None]:
     """After an error these metrics, and those that they wrap, are as they were."""
-    inner = [module for metric in metrics for module in metric.modules() if isinstance(module, Metric)]
-    before = [(metric, remembered(metric)) for metric in inner]
+    before = [(m, remembered(m)) for metric in metrics for m in metric.modules() if isinstance(m, Metric)]
     try:
         yield
     except BaseException:
@@ -106,7 +104,7 @@ def all_or_nothing(metrics: Iterable[Metric]) -> Generator[None, None, None]:
 def remembered(metric: Metric) -> dict[str, Any]:
     """What an update, an exchange or a merge may change in a metric, by attribute.
 
-    An update of torchmetrics' own metrics may write to a tensor, and add to a list of tensors, but not write to these.
+    An update of torchmetrics' own metrics may write to a tensor, and add to a list, but not write to tensors in a list.
     """
     states = {name: getattr(metric, name) for name in metric._defaults}
     beside = {name: getattr(metric, name) for name in BESIDE_STATES if hasattr(metric, name)}
@@ -116,7 +114,7 @@ def remembered(metric: Metric) -> dict[str, Any]:
 
 
 class RowsOf(NamedTuple):
-    """What a list state holds: rows of so many columns, 0 for any number of them; none for a (M,) list."""
+    """What a list state holds: rows of this shape, in which 0 stands for any size; () for a (M,) list."""
 
     dtype: torch.dtype = torch.int64  # float64 stands for the dtype of sums on the device of the metric
     columns: tuple[int, ...] = ()
@@ -165,6 +163,7 @@ class RecMetric(Configured, Metric):
     dist_sync_fn: Any = option(default=None, config=False)
     distributed_available_fn: Any = option(default=None, config=False)
     sync_on_compute: bool = option(default=True, config=False)
+    # Another default: a rank without an update since would return a cached value, while the others wait for it.
     compute_with_cache: bool = option(default=False, config=False)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -321,7 +320,7 @@ class RecMetric(Configured, Metric):
         Without `val` it is its own value, with the 95 % interval where it has one; all ranks must call it then.
         """
         drawn = self._plot(val, ax)
-        if val is None and self.has_interval and not hasattr(self, "named_values"):  # of which there are several
+        if val is None and self.has_interval and not hasattr(self, "named_values"):  # those who have it have several
             draw_interval(drawn[1], 0, self.compute(), self.confidence_interval())
         return drawn
 
@@ -359,12 +358,12 @@ class RecMetric(Configured, Metric):
         return getattr(self, self._state_names[stem])
 
     def is_at_start(self, stem: str) -> bool:
-        """Whether a state is the very tensor that a reset puts there; one that is False may be equal to it."""
+        """Whether a state is the very tensor that a reset puts there; one that is not may still be equal to it."""
         name = self._state_names[stem]
         return self.__dict__.get(name) is self._defaults[name]
 
     def defer_states(self, waiting: Any, *stems: str) -> None:
-        """Hide the states that rows which wait will be added to, all or some; those that wait elsewhere come first."""
+        """Hide these states, or all, until the rows in `waiting` are added; rows that wait already are added first."""
         self.evaluate_waiting()
         names = [*map(self.state_name, stems)] or self._defaults
         self.__dict__.update(_waiting=waiting, _deferred={name: self.__dict__.pop(name) for name in names})
@@ -508,9 +507,8 @@ class RecMetric(Configured, Metric):
             super().sync(*args, **kwargs)
 
     def _copy_state_dict(self) -> dict[str, Any]:
-        """States are replaced, never written to, so a copy of them is the list of them."""
-        states = {name: getattr(self, name) for name in self._defaults}
-        return {name: list(value) if isinstance(value, list) else value for name, value in states.items()}
+        """The states themselves: they are replaced, never written to."""
+        return {name: getattr(self, name) for name in self._defaults}
 
     def empty_states(self) -> dict[str, Any]:
         """The states of nothing, by the names of their attributes."""
@@ -526,9 +524,9 @@ class RecMetric(Configured, Metric):
         """Forget all updates."""
         self.evaluate_waiting()  # other metrics may wait for the same users
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
-        # a list that a copy of the state may hold is not emptied.
-        start = {"_computed": None, "_forward_cache": None, "_cache": None}
-        self.__dict__.update(self.empty_states(), **start, _update_count=0, _is_synced=False, _warned=frozenset())
+        # a list that others may hold is not emptied.
+        start = {"_computed": None, "_forward_cache": None, "_cache": None, "_update_count": 0, "_is_synced": False}
+        self.__dict__.update(self.empty_states(), **start, _warned=frozenset())
         if self.candidates_seen:
             self.candidates_seen = frozenset()
         self._invalidate()
@@ -546,7 +544,7 @@ class RecMetric(Configured, Metric):
         return {**super().metric_state, **({} if table is None else {self.state_name("candidates"): table})}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """As of every metric; where the sums are saved, among how many candidates users were ranked is saved too."""
+        """As of every metric; where states are saved, among how many candidates users were ranked is saved too."""
         saved: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
         table = self.candidates_table()
@@ -575,16 +573,16 @@ class RecMetric(Configured, Metric):
         with all_or_nothing([self]):
             mine = self._copy_state_dict()
             self.__dict__.update(self._checked_states(incoming_state))
-            self._reduce_states(mine)
+            self._reduce_states(mine)  # which puts its argument first
         self.candidates_seen = self.candidates_seen | candidates_of(table)
         self.note_update()
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        super()._reduce_states(incoming_state)  # an error takes everything back
-        self.check_joined()
+        super()._reduce_states(incoming_state)
+        self.check_joined()  # whoever calls takes everything back after an error
 
     def check_joined(self) -> None:
-        """Refuse states of two metrics, joined by now, that do not go together; a subclass puts together what waits."""
+        """After a merge: refuse states that do not go together, or add up rows that wait."""
 
     def _checked_states(self, incoming: dict[str, Any]) -> dict[str, Any]:
         """Those of these states that are ours, in our dtypes and on our device; ValueError for another shape or kind.
@@ -616,16 +614,16 @@ class RecMetric(Configured, Metric):
             raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
         rows = self._rows_of.get(stem)
         like: Any = self._defaults[self.state_name(stem)] if rows is None else self.empty_row(stem)
-        whole = value.is_floating_point() and not like.is_floating_point()
-        if not (rows.fit(value) if rows is not None else value.shape == like.shape and not whole):
+        loses_fractions = value.is_floating_point() and not like.is_floating_point()
+        if not (rows.fit(value) if rows is not None else value.shape == like.shape and not loses_fractions):
             shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])
             wanted = tuple(like.shape) if rows is None else f"rows of the shape ({shape})"
             raise ValueError(
                 f"`{stem}` of {self.name} must be {wanted} and {kind_of(like.dtype)}, "
                 f"got shape {tuple(value.shape)} and {value.dtype}"
             )
-        of_row = self.wide if value.is_floating_point() else value.dtype
-        return value.to(self.device, like.dtype if rows is None else of_row)
+        row_dtype = self.wide if value.is_floating_point() else value.dtype
+        return value.to(self.device, like.dtype if rows is None else row_dtype)
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         """Whether parallel pieces, by stem, can be of the same rows."""
@@ -664,12 +662,12 @@ class RecMetric(Configured, Metric):
             self.note_update()
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy stands alone: it leaves the collection, and its memory of an exchange, behind."""
+        """A copy stands alone: it leaves the collection, and what is worked out when it is first read, behind."""
         self.evaluate_waiting()
         return {
             name: value
             for name, value in super().__getstate__().items()
-            if name not in ("fused", "signature", "evaluator", "slice_evaluator", "_state_names")
+            if name != "fused" and not isinstance(getattr(type(self), name, None), functools.cached_property)
         }
 
     # -- processes ----------------------------------------------------------------------------------------------------
@@ -682,7 +680,7 @@ class RecMetric(Configured, Metric):
             self.exchange(process_group)
             return
         # Every rank hears of other metrics and of rows on any rank, so that none waits for one that has raised.
-        has_rows = any(self.__dict__[name] for name, default in self._defaults.items() if isinstance(default, list))
+        has_rows = any(map(self.state, self._rows_of))
         word = torch.tensor([has_rows, *text_fingerprint(self.exchanged)], device=self.device)
         words = dist_sync_fn(word, group=process_group)
         if not all(torch.equal(other[1:], word[1:]) for other in words):
@@ -716,4 +714,4 @@ def kind_of(dtype: torch.dtype) -> str:
     return "floating point" if dtype.is_floating_point else "bool" if dtype == torch.bool else "integers"
 
 
-RecMetric._hide_from_compilers()
+RecMetric._hide_from_compilers()  # for which __init_subclass__ is not called

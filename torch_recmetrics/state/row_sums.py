@@ -45,7 +45,6 @@ class ClickTable(SumTable):
     """
 
     n_columns = 2
-    n_numbers = 4
 
     def prepare(self, given: dict[str, Any], entries: Entries) -> Callable[[], None]:
         clicks, places, _, shape = self.metric.rows_of_update(given)

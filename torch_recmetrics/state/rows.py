@@ -115,14 +115,14 @@ class KeptRows:
         columns = [zip(self.stems, parts, strict=True) for parts in of_updates]
         return [{stem: part.to(self.device) for stem, part in one if part.shape[0]} for one in columns]
 
-    def counted_pieces(self, ranks: Ranks = HERE, *, named: bool | None = None) -> Iterator[dict[str, Tensor]]:
+    def counted_pieces(self, ranks: Ranks = HERE, *, unnamed_only: bool = False) -> Iterator[dict[str, Tensor]]:
         """The pieces, without rows whose sample id came before.
 
         Args:
             ranks: among which a sample id counts once.
-            named: False for the pieces without sample ids alone.
+            unnamed_only: leave out the pieces with sample ids.
         """
-        pieces = [piece for piece in self.pieces() if piece and named in (None, "sample_ids" in piece)]
+        pieces = [piece for piece in self.pieces() if piece and not (unnamed_only and "sample_ids" in piece)]
         none = torch.zeros(0, dtype=torch.int64, device=self.device)
         parts = [piece.get("sample_ids", none) for piece in pieces]
         counted = counted_ids(torch.cat([none, *parts]), ranks)

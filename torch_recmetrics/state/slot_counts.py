@@ -51,14 +51,14 @@ class CountTable(SlotTable):
         waiting = self.state("lists")
         many = len(waiting) >= WAITING_PIECES or sum(map(torch.numel, waiting)) >= WAITING_IDS
         if many and sample_ids is None and not self.drawn:
-            self.set_state("pairs", [self.total(named=False)])
+            self.set_state("pairs", [self.total(unnamed_only=True)])
             self.keep_only(self.named())
 
-    def total(self, ranks: Ranks = HERE, *, named: bool | None = None) -> Tensor:
+    def total(self, ranks: Ranks = HERE, *, unnamed_only: bool = False) -> Tensor:
         """(P, 2) int64: pairs of slot and item, packed into one ascending number, and how many lists hold each."""
         stride = self.n_items + 2
         found = list(self.state("pairs"))
-        for piece in self.counted_pieces(ranks, named=named):
+        for piece in self.counted_pieces(ranks, unnamed_only=unnamed_only):
             rows, slots = piece["entries"].unbind(1)
             lists = piece["lists"].to(torch.int64)[rows]
             start = slots * stride

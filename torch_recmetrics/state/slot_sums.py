@@ -1,4 +1,4 @@
-"""Sums of several slots over users or rows: moments of slices, or of each slot sums with the weights of resamples."""
+"""Sums of each slot over units, which are users or rows of clicks: moments, or sums with the weights of resamples."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class SumTable(SlotTable):
     @property
     @abstractmethod
     def n_columns(self) -> int:
-        """C."""
+        """C, the number of ratios of a unit."""
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers of a unit are drawn."""
+        """How many numbers there are of a unit that is drawn."""
         return 2 * self.n_columns
 
     def values(self, sums: Tensor) -> Sequence[Tensor]:
@@ -75,7 +75,12 @@ class SumTable(SlotTable):
         """(U, values) bool: whether a unit with these (U, numbers) counts in each."""
 
     def at_once(self, *, named: bool, keyed: bool) -> bool:  # noqa: ARG002
-        """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many."""
+        """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many.
+
+        Args:
+            named: the rows have sample ids.
+            keyed: they have the keys that they are drawn by.
+        """
         return not (named or self.sliced or self.keeps_rows)
 
     # Sums
@@ -115,14 +120,14 @@ class SumTable(SlotTable):
             parts = zip(self.state(self.stems[0]), self.named(), strict=True)
             unnamed = [rows.shape[0] for rows, named in parts if not named]
             if sum(unnamed) >= max(WAITING_ROWS, 2 * self.slots.number) or len(unnamed) >= WAITING_PIECES:
-                self.sums = self.total(named=False)
+                self.sums = self.total(unnamed_only=True)
                 self.keep_only(self.named())
 
-    def total(self, *, named: bool | None = None) -> Tensor:
+    def total(self, *, unnamed_only: bool = False) -> Tensor:
         """The sums, and those of the rows that wait; of all, or only of those without sample ids."""
         if not any(map(self.state, ("entries", *self.lists))):
             return self.sums
-        entries, columns = self.all_rows() if named is None else self.rows(named=named)
+        entries, columns = self.rows(unnamed_only=True) if unnamed_only else self.all_rows()
         if self.drawn:  # by the keys, so that the sums depend on no split
             entries = entries[order_by(*self.entry_columns(entries)[1:])]
         return self.added(self.sums, self.summed(entries, columns))
@@ -144,6 +149,6 @@ class SumTable(SlotTable):
     def replicates(self) -> dict[str, Sequence[Resamples]]:
         sums = self.total()
         sums = sums.view(self.slots.number, *sums.shape[-2:])
-        several = (sums[:, -1] > 1).T.tolist()
+        several = (sums[:, -1] > 1).T.tolist()  # of each value; the row has zeros behind these
         values = zip(self.results, self.values(sums[:, :-1]), several, strict=False)
         return {name: list(map(Resamples, of_each.unbind(0), some)) for name, of_each, some in values}

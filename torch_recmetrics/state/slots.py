@@ -202,9 +202,10 @@ class SlotTable(KeptRows):
         """All rows of a piece, with the entries of those that count."""
         return {**piece, "entries": piece["entries"][counted[piece["entries"][:, 0]]]}
 
-    def rows(self, ranks: Ranks = HERE, *, named: bool | None = None) -> tuple[Tensor, list[Tensor]]:
+    def rows(self, ranks: Ranks = HERE, *, unnamed_only: bool = False) -> tuple[Tensor, list[Tensor]]:
         """The entries of all rows that wait and count, see :meth:`counted_pieces`, and the columns of these rows."""
-        pieces, found, offset = list(self.counted_pieces(ranks, named=named)), [self.empty_row("entries")], 0
+        pieces = list(self.counted_pieces(ranks, unnamed_only=unnamed_only))
+        found, offset = [self.empty_row("entries")], 0  # rows of a piece are numbered from 0, those of all on and on
         for piece in pieces:
             entries = piece["entries"]
             found.append(torch.cat([entries[:, :1] + offset, entries[:, 1:]], 1) if offset else entries)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.layouts.arguments import FlatLayout, Layout, read_layout
+from torch_recmetrics.core.layouts.arguments import Layout, read_layout
 from torch_recmetrics.core.layouts.ragged import padded_nested
 from torch_recmetrics.core.layouts.sequences import LEADS
 from torch_recmetrics.core.ranking.ranking import Ranking
@@ -69,8 +69,8 @@ class Sliced(Wrapper):
     Undefined: nan for a slice without users, and where the metric is.  Range: that of the metric.
 
     Raises:
-        TypeError, ValueError: for what is no metric of this package or a collection of such, names of slices that are
-            none, and in ``update`` for ``slice_ids`` out of range or of another length, before anything is counted.
+        TypeError, ValueError: for what is no metric of this package or a collection of such, invalid names of slices,
+            and in ``update`` for ``slice_ids`` out of range or of another length, before anything is counted.
 
     >>> from torch_recmetrics import HitRate
     >>> metric = Sliced(HitRate(1), slices=("cold", "warm"))
@@ -128,7 +128,7 @@ class Sliced(Wrapper):
         return len(self.names)
 
     def config(self) -> dict[str, Any]:
-        is_shown = self.slices is self.names
+        is_shown = len(self.names) <= SHOWN_NAMES
         names = self.names if is_shown else f"{self.slices} {text_fingerprint(repr(self.names)).hex()}"
         items = (
             {} if self.item_slices is None else {"item_slices": text_fingerprint(repr(self.item_slices.tolist())).hex()}
@@ -152,7 +152,7 @@ class Sliced(Wrapper):
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.
         """
-        self.count_update(args, kwargs if slice_ids is None else {**kwargs, "slice_ids": slice_ids})
+        self.count_update(args, {**kwargs, "slice_ids": slice_ids})
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -160,11 +160,11 @@ class Sliced(Wrapper):
         return ("slice_ids",) if self.item_slices is None else ()
 
     def own_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of an update without those of other kinds of slices, which must be None."""
-        others = {"slice_ids"}.difference(self.takes)
-        if any(given.get(name) is not None for name in others):
+        """The arguments of an update; without `slice_ids`, which must be None, where items have the slices."""
+        given = dict(given)
+        if self.item_slices is not None and given.pop("slice_ids", None) is not None:
             raise ValueError("`slice_ids` must not be given: the slices are those of the relevant items")
-        return {name: value for name, value in given.items() if name not in others}
+        return given
 
     def take_slice_ids(self, given: dict[str, Any]) -> Tensor | None:
         """The slices of an update, taken out of its arguments and checked; None where items have them."""
@@ -186,9 +186,9 @@ class Sliced(Wrapper):
         return entries_of(rows_of_layout(layout, slice_ids, given), None, self.n_slices)
 
     def entries_by_item(self, evaluator: Evaluator, given: dict[str, Any]) -> tuple[list[Tensor], Tensor, Any]:
-        """The columns of rows, their entries, and the prepared update.
+        """Rank the users once for each slice of the items, and once for all of them.
 
-        Each user has S + 1 rows, one for each slice of the items and one for all items.
+        The columns of S + 1 rows for each user, an entry for each row, and the update that all items make.
         """
         if isinstance(given.get("preds"), Ranking) or "indexes" in given:
             what = "flat rows (`indexes`)" if "indexes" in given else "a ready Ranking"
@@ -196,41 +196,43 @@ class Sliced(Wrapper):
         if any(getattr(given.get(name), "ndim", 0) == 3 for name in ("preds", "item_ids", "user_embeddings")):
             raise ValueError("slices of relevant items take no sequences: give each step as a row")
         prepared = evaluator.prepare(read_layout(evaluator.labels, **given))
-        own, found = self.slice_evaluator, []
-        for number in range(self.n_slices):
-            of_slice = own.prepare(read_layout(own.labels, **self._of_slice(given, number)))
-            found.append(columns_of(own, own.evaluated(of_slice).values))
+        of_slices, found = self.slice_evaluator, []
+        for arguments in self._arguments_by_slice(given):
+            of_slice = of_slices.prepare(read_layout(of_slices.labels, **arguments))
+            found.append(columns_of(of_slices, of_slices.evaluated(of_slice).values))
         found.append(columns_of(evaluator, evaluator.evaluated(prepared).values))
-        columns = [torch.stack(parts, 1).flatten(0, 1) for parts in zip(*found, strict=True)]
+        columns = [torch.stack(parts, 1).flatten(0, 1) for parts in zip(*found, strict=True)]  # user by user
         rows = torch.arange(columns[0].shape[0], device=columns[0].device)
         return columns, torch.stack([rows, rows % (self.n_slices + 1)], 1), prepared
 
-    def _of_slice(self, given: dict[str, Any], number: int) -> dict[str, Any]:
-        """The same arguments, with the relevant items of one slice."""
+    def _arguments_by_slice(self, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The same arguments once for each slice, with the relevant items of this slice alone."""
         name = "target_ids" if "target_ids" in given else "target"
         target = given[name]
         if getattr(target, "is_nested", False):
             target = padded_nested(name, target)
-        items: Any = self.item_slices
-        of_items = items.to(target.device)  # (num_items,) the slice of each
+        item_slices: Any = self.item_slices
+        slices = item_slices.to(target.device)  # (num_items,) the slice of each
         ignored = next(iter(self.members.values())).ignore_index
         if name == "target_ids":
             target = target.to(torch.int64)  # narrow integers look nothing up, and bytes are a mask to torch
             known = target >= 0 if ignored is None else (target >= 0) & (target != ignored)
             places = target.masked_fill(~known, 0)
             largest = int(places.max()) if places.numel() else 0
-            if largest >= of_items.shape[0]:
+            if largest >= slices.shape[0]:
                 raise ValueError(
-                    f"`target_ids` must be below the {of_items.shape[0]} items of `item_counts`, got {largest}"
+                    f"`target_ids` must be below the {slices.shape[0]} items of `item_counts`, got {largest}"
                 )
-            return {**given, name: target.masked_fill(known & (of_items[places] != number), -1)}
-        if target.shape[-1] != of_items.shape[0]:
-            raise ValueError(
-                f"`target` must have a column for each of the {of_items.shape[0]} items of `item_counts`, "
-                f"got shape {tuple(target.shape)}"
-            )
-        other = (of_items != number).expand(target.shape)
-        return {**given, name: target.masked_fill(other if ignored is None else other & (target != ignored), 0)}
+            slices, empty = slices[places], -1
+        else:
+            if target.shape[-1] != slices.shape[0]:
+                raise ValueError(
+                    f"`target` must have a column for each of the {slices.shape[0]} items of `item_counts`, "
+                    f"got shape {tuple(target.shape)}"
+                )
+            known, empty = torch.ones_like(target, dtype=torch.bool) if ignored is None else target != ignored, 0
+        for number in range(self.n_slices):
+            yield {**given, name: target.masked_fill(known & (slices != number), empty)}
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -239,11 +241,12 @@ class Sliced(Wrapper):
 
         The last slot, of all that was given, is left out.
         """
-        values: dict[str, Any] = {}
-        for name, of_each in found.items():
-            start = f"{name}{self.sep}" if self.has_names else ""
-            values |= {start + label: one for label, one in zip(self.names, of_each, strict=False)}
-        return values
+        has_names = self.has_names
+        return {
+            f"{name}{self.sep}{label}" if has_names else label: one
+            for name, of_each in found.items()
+            for label, one in zip(self.names, of_each, strict=False)
+        }
 
     @property
     def overall(self) -> Any:
@@ -253,14 +256,15 @@ class Sliced(Wrapper):
         the metric. All ranks must read it.
         """
         values = self.read(self.values_by_slot).items()
-        return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, (*_, one) in values})
+        last = {name: of_all for name, (*_, of_all) in values}
+        return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, one in last.items()})
 
     def _values(self) -> dict[str, tuple[Tensor, Any]]:
-        """Of each value (S + 1,) that of every slot, and the metric that it is of."""
-        members, slots = self.results, self.of_slots().items()
+        """By name the value in each slot, (S + 1,), and its metric."""
+        metrics, slots = self.results, self.of_slots().items()
         if self.layer("draws") is None:
-            return {name: (spread.value, members[name]) for name, spread in slots}
-        return {name: (torch.stack([one.values[-1] for one in of_each]), members[name]) for name, of_each in slots}
+            return {name: (spread.value, metrics[name]) for name, spread in slots}
+        return {name: (torch.stack([one.values[-1] for one in of_each]), metrics[name]) for name, of_each in slots}
 
     def worst(self) -> Any:
         """``(name, value)`` of the slice with the worst value; of a collection by the name of the metric.
@@ -311,15 +315,15 @@ class Sliced(Wrapper):
 
         return self.read(lambda: self._with_errors(intervals))
 
-    def _with_errors(self, read: Callable[[Spread, Any], Iterable[Any]]) -> dict[str, Any]:
-        """What is read of the spread of each value that has an error, by slice."""
-        drawn, members = self.layer("draws"), self.results
+    def _with_errors(self, part_of: Callable[[Spread, Any], Iterable[Any]]) -> dict[str, Any]:
+        """A part of the spread of each value that has an error, by slice."""
+        drawn, metrics = self.layer("draws"), self.results
         if drawn is not None:
-            drawn.spread()  # raises, and says where errors and intervals are
+            drawn.spread()  # always raises, and says where errors and intervals are
         if not self.has_names and not self.has_interval:
-            next(iter(members.values())).spread()  # raises, and says why there is none
+            next(iter(metrics.values())).spread()  # always raises, and says why there is none
         spreads = self.of_slots().items()
-        return self.by_slice({n: read(spread, members[n]) for n, spread in spreads if members[n].has_interval})
+        return self.by_slice({n: part_of(spread, metrics[n]) for n, spread in spreads if metrics[n].has_interval})
 
 
 def badness(member: Any, values: Tensor) -> Tensor:
@@ -372,8 +376,7 @@ def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) 
     """
     steps = getattr(layout, "steps", None)
     if steps is None:
-        n_rows = layout.rows.indexes.shape[0] if isinstance(layout, FlatLayout) else layout.like.shape[0]
-        return read_slices(slice_ids, (n_rows,))
+        return read_slices(slice_ids, (layout.like.shape[0],))
     lead = next(given[name] for name in LEADS if name in given)
     shape = tuple(lead.shape[:2])
     n_dims = slice_ids.ndim - 1 if slice_ids.dtype == torch.bool else slice_ids.ndim
@@ -382,7 +385,7 @@ def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) 
             f"`slice_ids` must have the shape {shape} of the steps, or ({shape[0]},) for all steps of a row, with S "
             f"columns more where they are bool, got {tuple(slice_ids.shape)}"
         )
-    return slice_ids[steps] if n_dims == 2 else slice_ids[steps[0]]
+    return slice_ids[steps[:n_dims]]
 
 
 def entries_of(slices: Tensor, rows: Tensor | None, n_slices: int) -> Tensor:
@@ -390,7 +393,7 @@ def entries_of(slices: Tensor, rows: Tensor | None, n_slices: int) -> Tensor:
 
     Args:
         slices: (M,) int64 or (M, S) bool, of the rows of the input.
-        rows: (n,) the row of the input that each row that counts is of; None where it is the same.
+        rows: (n,) of each row that counts its row of the input; None where it is the same.
     """
     if rows is not None:
         slices = slices[rows]

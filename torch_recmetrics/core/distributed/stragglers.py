@@ -25,7 +25,7 @@ RAISING = frozenset({"gloo"})
 def name_missing_ranks(group: Any) -> Iterator[None]:
     """Around one collective: if it fails, the error names the ranks that never reached it.
 
-    It costs one call of the store, a few microseconds.
+    With gloo it costs one call of the store, a few microseconds.
 
     Raises:
         RuntimeError: in place of the back end's own, where ranks are missing.
@@ -36,23 +36,22 @@ def name_missing_ranks(group: Any) -> Iterator[None]:
         return
     ranks = dist.get_process_group_ranks(dist.group.WORLD if group is None else group)
     prefix = store_key(group)
-    count = answer(lambda: int(store.add(f"{prefix}/{dist.get_rank()}", 1)), 0)
+    count = ask_store(lambda: int(store.add(f"{prefix}/{dist.get_rank()}", 1)), 0)
     try:
         if count and dist.get_backend(group) not in RAISING:
             key = f"{prefix}/exchange{count}"
-            if store.add(key, 1) == len(ranks):
+            if store.add(key, 1) == len(ranks):  # the last rank lets the others go
                 store.set(f"{key}/all", "")
             else:
                 store.wait([f"{key}/all"], time_limit(group))
         yield
     except RuntimeError as error:
-        keys = {rank: f"{prefix}/{rank}" for rank in ranks}
-        reached = answer(lambda: {r: int(store.get(k)) if store.check([k]) else 0 for r, k in keys.items()}, None)
-        missing = [rank for rank, n_reached in (reached or {}).items() if n_reached < count]
+        reached: dict[int, int] = ask_store(lambda: {rank: store.add(f"{prefix}/{rank}", 0) for rank in ranks}, {})
+        missing = [rank for rank, n_reached in reached.items() if n_reached < count]
         if missing:
             names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             reason = f"{names} of {len(ranks)} never reached the collective"
-        elif not count or reached is None:
+        elif not count or not reached:
             reason = "the missing ranks are unknown, since rank 0, which keeps the list, is gone"
         else:
             raise
@@ -77,7 +76,7 @@ def store_key(group: Any) -> str:
     return f"torch_recmetrics/{(group or world).group_name}"
 
 
-def answer(ask: Callable[[], T], otherwise: T) -> T:
+def ask_store(ask: Callable[[], T], otherwise: T) -> T:
     """What the store says. Where it is gone, a collective of ranks that are all there must not fail for it."""
     try:
         return ask()
@@ -88,19 +87,21 @@ def answer(ask: Callable[[], T], otherwise: T) -> T:
 def next_round(group: Any) -> int:
     """A number that is the same on all ranks if all call this equally often; 0 without a store."""
     store = store_of_processes()
-    return 0 if store is None else answer(lambda: int(store.add(f"{store_key(group)}/round/{dist.get_rank()}", 1)), 0)
+    return (
+        0 if store is None else ask_store(lambda: int(store.add(f"{store_key(group)}/round/{dist.get_rank()}", 1)), 0)
+    )
 
 
 def agree_on_first(group: Any, key: str, word: str) -> str:
-    """The word of the first rank that called this with the key; the own word without a store."""
+    """The word of the first rank that called this with the key; the own word where there is no store, or none left."""
     store = store_of_processes()
     if store is None:
         return word
-    return answer(lambda: str(store.compare_set(f"{store_key(group)}/{key}", "", word), "utf-8"), word)
+    return ask_store(lambda: str(store.compare_set(f"{store_key(group)}/{key}", "", word), "utf-8"), word)
 
 
 def time_limit(group: Any) -> timedelta:
-    """How long a collective of this group may wait."""
+    """How long a collective of this group may wait; torch's own 30 minutes where its back end does not say."""
     group = group or dist.group.WORLD
     for device in group._device_types:
         limit = getattr(getattr(group._get_backend(torch.device(device)), "options", None), "_timeout", None)

@@ -14,11 +14,11 @@ import numpy as np
 from torch_recmetrics.core.kernels.runtime import compiled
 
 Array = Any  # one of NumPy's
-# As signed numbers.
+# Those of SplitMix64, as signed numbers.
 MULTIPLIERS = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
 # Of 2^16 draws so many are 0, 1, ... 8: Poisson's shares with mean 1, rounded so that the mean is 1 (variance 1.00003).
 FREQUENCIES = (24109, 24110, 12055, 4018, 1004, 201, 33, 5, 1)
-# A number weighs as many as it has reached of these.
+# The weight of a number of 16 bits is how many of these it is not below.
 REACHED = tuple(np.int16(end - (1 << 15)) for end in accumulate(FREQUENCIES[:-1]))
 BLOCK = 64  # replicates that are worked on at once
 
@@ -35,7 +35,7 @@ def mixed(word: int) -> Any:
 
 @compiled
 def draw(state: int, steps: Array, words: Array, lanes: Array, weights: Array) -> None:
-    """Write the weights of a unit in as many replicates; `lanes` are the numbers of its words."""
+    """Write the weights of a unit in as many replicates; `lanes` are the words as int16."""
     for i in range(np.uint64(words.shape[0])):
         words[i] = mixed(state + steps[i])
     for i in range(np.uint64(weights.shape[0])):
@@ -50,8 +50,8 @@ def write_weights(first_row: int, last_row: int, states: Array, steps: Array, we
     """Write the weights of units.
 
     Args:
-        states: (U,) int64.
-        steps: (W,) int64.
+        states: (U,) int64, the state of each unit.
+        steps: (W,) int64, what is added to it for each word.
         weights: (U, R <= 4 W) int8.
     """
     words = np.empty(steps.shape[0], np.int64)

@@ -1,4 +1,4 @@
-"""A loop over the dense targets of users: which items are relevant, and whether all numbers can be relevance."""
+"""A loop over the dense targets of users: which items are relevant, whether some are graded, and none is unsound."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def read_lists(rows: FlatRows, needs: RankingRequirements, checks: check.ValueCh
         Entries(users, start - first[users], size, place, values),
         exact(weights) if weights is not None else None,
         tie_group_at(by_score, first)[1] if needs.lists else None,
-        binary=rows.relevance.dtype == torch.bool or (by_score.unit == 1.0 and by_score.max_relevance <= 1.0),
+        binary=rows.relevance.dtype == torch.bool or by_score.binary,
     )
 
 
@@ -222,7 +222,7 @@ class RowCodes(NamedTuple):
     codes: Tensor  # (M,) int64, ascending
     user_shift: int
     score_shift: int
-    max_relevance: float  # inf where it is not known
+    binary: bool  # all relevance is known to be 0 or 1
     unit: float  # of the relevance in the lowest bits; 0 where it is not in them
     order: Tensor | None  # (M,) where the rows came from; None where their relevance is in the codes
     hidden_place: int  # the place of the score -inf; those of all other scores are lower
@@ -238,9 +238,10 @@ def sort_rows(rows: FlatRows, *, ordered: bool) -> RowCodes:
     for unit in () if ordered else UNITS:
         codes, largest = sort_codes(*columns, lowest, score_bits, unit, bits)
         if largest < float("inf"):
-            return RowCodes(sort_column(codes), score_bits + bits, bits, unit * largest, unit, None, hidden_place)
+            binary = unit == 1.0 and largest <= 1
+            return RowCodes(sort_column(codes), score_bits + bits, bits, binary, unit, None, hidden_place)
     codes, order = sort_with_places(sort_codes(*columns, lowest, score_bits, 0.0, 0)[0])
-    return RowCodes(codes, score_bits, 0, float("inf"), 0.0, order, hidden_place)
+    return RowCodes(codes, score_bits, 0, False, 0.0, order, hidden_place)
 
 
 def sortable_scores(preds: Tensor) -> tuple[Tensor, int]:
@@ -268,7 +269,7 @@ def sort_codes(
     largest = 0.0
     for code, number, score, value in slices(codes, numbers, scores, relevance):
         code.copy_(score)
-        if score.dtype == torch.int32:
+        if score.dtype == torch.int32:  # keys, not places
             code.neg_().add_(HIGHEST)
         if unit:
             multiple = value if unit == 1.0 else value / unit

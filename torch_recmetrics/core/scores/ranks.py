@@ -20,9 +20,9 @@ from torch_recmetrics.core.tensors.sorts import sorted_rows
 def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tensor, Tensor | None] | None:
     """The rank of each of (B, T) columns, -1 for none, among the first D, without a top-k.
 
-    (B, T) int32 how many scores are higher (D: D and more, FAR: it is hidden), and how many are equal, its own
-    included; None where no two are. None where a top-k is needed: without compiled loops for more than one item of a
-    user and in long rows, on another device, and where a score is NaN, which a top-k shows.
+    (B, T) int32 how many scores are higher (any number from D on: D and more, FAR: it is hidden), and how many are
+    equal, its own included; None where no two are. None where a top-k is needed: without compiled loops for more than
+    one item of a user and in long rows, on another device, and where a score is NaN, which a top-k shows.
     """
     n_users = scores.n_users
     if not (scores.is_sync_free and depth):
@@ -32,8 +32,8 @@ def ranks_within(scores: ScoreMatrix, columns: Tensor, depth: int) -> tuple[Tens
         return _counted(scores, scores.gather(columns)) if is_counted else None
     above, equal = (np.empty(columns.shape, dtype=np.int32) for _ in range(2))
     flags = np.empty(n_users, dtype=np.uint8)
-    wanted = scores.rows(), columns.contiguous().numpy(), depth, not scores.nan_hidden
-    over_rows(score_rows.ranks_within, n_users, *wanted, above, equal, flags, work=n_users * scores.n_items)
+    given = scores.rows(), columns.contiguous().numpy(), depth, not scores.nan_hidden
+    over_rows(score_rows.ranks_within, n_users, *given, above, equal, flags, work=n_users * scores.n_items)
     if not np.count_nonzero(flags):
         return torch.from_numpy(above), None
     return None if (flags & score_rows.HAS_NAN).any() else (torch.from_numpy(above), torch.from_numpy(equal))
@@ -117,12 +117,12 @@ def plain_ranks(values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]
 def plain_counts(values: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """(B, R) int64 how many of (B, N) scores are above each of R ranges of their row, and how many are in it.
 
-    The ranges go from (B, R) `low` to `high`, both above -inf; no score is NaN.
+    The ranges go from (B, R) `low` to `high`, both included. A row with NaN counts anything. float32 or float64.
     """
     n_items = values.shape[1]
     if low.shape[1] <= thresholds.COUNTED_TARGETS:
         # Torch adds numbers five times as fast as bools.
-        numbers, exactly = torch.empty_like(values), torch.float64 if n_items > 1 << 24 else None
+        numbers, exactly = torch.empty_like(values), torch.float64 if n_items > 1 << 24 else None  # float32 has 24 bits
         above, not_below = (
             torch.stack([compare(values, column, out=numbers).sum(1, dtype=exactly) for column in columns], 1).long()
             for compare, columns in ((torch.gt, high.unsqueeze(2).unbind(1)), (torch.ge, low.unsqueeze(2).unbind(1)))
