@@ -16,7 +16,14 @@ from scipy import stats
 
 from torch_recmetrics import NDCG, MeanRank
 from torch_recmetrics.compare import Gate, UserValues, t_test
-from torch_recmetrics.compare.contrasts import bound_contrast, holm_tails, paired_contrast
+from torch_recmetrics.compare.contrasts import (
+    bound_contrast,
+    chance_of_few,
+    holm_tails,
+    paired_contrast,
+    without_skewness,
+)
+from torch_recmetrics.compare.statistics import summed_up
 
 NAN = float("nan")
 
@@ -86,7 +93,7 @@ def test_weights() -> None:
     def numbers(candidate: Any, incumbent: Any, weights: Any) -> dict[str, Any]:
         own = vars(paired_contrast("a", candidate, incumbent, weights, 1.0))
         users = own.pop("users")
-        return {**own, **{str(held): users.statistic(-0.1, held=held) for held in (True, False)}}
+        return {**own, **{str(held): users.chance(-0.1, held=held) for held in (True, False)}}
 
     assert numbers(c, b, w) == pytest.approx(numbers(c, b, None))
     w[:10] = 0
@@ -263,40 +270,71 @@ def test_users_whose_values_are_skew_are_not_ruled_out_by_the_t_test() -> None:
     weights = torch.full((n,), 3.0)
     for runs in (run({"a": values}), UserValues(np.arange(n), {"a": values}, weights=weights)):
         found = bound_contrast(runs, "a", bound)
-        assert found.users is not None and found.users.statistic(0.0, held=False) == pytest.approx(hall)
+        assert found.users is not None
+        assert found.users.chance(0.0, held=False) == pytest.approx(stats.t.cdf(hall, n - 1))
         rule = Gate(not_less={"a": bound}).decide(runs, runs).rules[0]
         assert rule.outcome == "undecided" and rule.high < 0
     assert stats.ttest_1samp(values, bound, alternative="less").pvalue < 0.025 < stats.t.cdf(hall, n - 1)
     assert bound_contrast({"a": (0.3, 0.1)}, "a", bound).n is None  # of a mean nobody knows of how many users it is
 
 
-def test_one_more_user_is_reckoned_with_where_few_are_beyond() -> None:
-    """Users at the margin are not beyond it: where 9 gain and 9 lose, one more of either may turn the rule around."""
-    gains = np.zeros(200)
-    gains[:9], gains[9:18] = 0.5, -0.5
-    for direction in (1.0, -1.0):  # one more user may lose or gain the most that a user has, whichever is better
-        own = paired_contrast("a", 1 + direction * gains, np.ones(200), None, direction)
-        for held, gain in ((True, -1.0), (False, 1.0)):
-            more = t_test(np.append(gains, gain), np.zeros(201))
-            expected = more.difference / more.standard_error
-            assert own.users.statistic(0.0, held=held) == pytest.approx(expected, rel=1e-9)
-    gains[18:20] = 0.5, -0.5  # ten of each say it themselves
-    own = paired_contrast("a", 1 + gains, np.ones(200), None, 1.0)
-    assert own.users.statistic(0.0, held=True) == own.users.statistic(0.0, held=False) == pytest.approx(0, abs=1e-12)
+@pytest.mark.parametrize("n", [30, 300])
+@pytest.mark.parametrize("n_losers", [0, 1, 9])
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.3])
+def test_the_chance_of_few_losers_is_that_of_the_binomial_test(share: float, n_losers: int, n: int) -> None:
+    """Of hits beside a bound, and of hits that are lost."""
+    lost = np.arange(n) < n_losers
+    beyond, weights = np.where(lost, share - 1, share), np.full(n, 0.3)
+    expected = stats.binom.cdf(n_losers, n, share)
+    assert chance_of_few(beyond, weights, share - 1, 1.0, 0.0) == pytest.approx(expected)
+    twice = stats.binom.cdf(2 * n_losers, 2 * n, share)
+    assert chance_of_few(beyond, weights, share - 1, 2.0, 0.0) == pytest.approx(twice)
+    few, everybody = lost.astype(float), np.ones(n)
+    for users, relative, held in (
+        (bound_contrast(run({"a": few}), "a", share).users, 0.0, False),
+        (bound_contrast(run({"a": 1 - few}), "a", 1 - share).users, 0.0, True),
+        (paired_contrast("a", 1 - few, everybody, weights, 1.0).users, -share, True),
+    ):
+        assert users is not None and users.chance(relative, held=held) >= expected * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(("margin", "few"), [(0.02, 300), (0.05, 150)])
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.3])
+def test_a_sample_without_losers_decides_where_it_is_rare_enough(share: float, level: float) -> None:
+    enough = math.log((1 - level) / 2) / math.log1p(-share)
+    for n, outcome in ((math.floor(enough), "undecided"), (math.ceil(enough), "rejected")):
+        nobody = run({"a": np.zeros(n)})
+        assert Gate(not_less={"a": share}, level=level).decide(nobody, nobody).outcome == outcome
+
+
+def test_smaller_losses_count_in_parts() -> None:
+    """Nine lose a half each of what a user may lose: as much as 4.5 do, which are five at most."""
+    gains = np.full(200, 0.1)
+    gains[:9] = -0.5
+    won = 191 * 0.1 / 200
+    share = won / (won + 1 - 4.5 / 200)
+    expected = stats.binom.cdf(5, 200, share)
+    assert chance_of_few(gains, np.ones(200), -1.0, 1.0, 0.0) == pytest.approx(expected)
+    for n_losers, few in ((9, expected), (10, 0.0)):  # ten say it themselves
+        gains[:n_losers] = -0.5
+        by_hall = stats.t.sf(without_skewness(summed_up(gains, None)), 199)
+        users = paired_contrast("a", 1 + gains, np.ones(200), None, 1.0).users
+        assert users is not None and users.chance(0.0, held=True) == pytest.approx(max(by_hall, few))
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.05])
 @pytest.mark.parametrize("n", [40, 100])
-def test_the_users_that_would_decide_of_rare_losses(margin: float, few: int, n: int) -> None:
-    """Where nobody loses, the one imagined user decides; among more users that one weighs less."""
+def test_the_users_that_would_decide_of_rare_losses(margin: float, n: int) -> None:
+    """Where nobody loses, so many decide that a share of losers beyond the margin would have shown."""
 
     def decided(number: float) -> Any:
         same = run({"a": np.arange(int(number)) % 2.0})
         return Gate(not_worse={"a": margin}).decide(same, same).rules[0]
 
-    needed = decided(n).users_needed
-    assert few < needed < 1.5 * few and decided(needed).outcome == "held"
-    assert decided(few / 2).users_needed == pytest.approx(needed, rel=0.06)
+    share = margin / 2 / (margin / 2 + 1 - margin)  # who lose all of a hit, where half have one
+    enough, needed = math.log(0.025) / math.log1p(-share), decided(n).users_needed
+    assert enough < needed < 1.07 * enough and decided(needed + 1).outcome == "held"
+    assert decided(0.9 * enough).outcome == "undecided"
     # All have 1, which is little above the bound.
     assert Gate(not_less={"a": 0.98}).decide(*[run({"a": np.ones(100)})] * 2).rules[0].users_needed < 400
 
@@ -593,6 +631,6 @@ def test_more_users_than_there_are_decide() -> None:
     run = UserValues([1, 2, 3], {"m": [0.0, 0.0, 0.0]})
     (rule,) = Gate(not_less={"m": 1.0}).decide(run, run).rules
     assert rule.outcome == "undecided"
-    assert rule.users_needed == 4
-    more = UserValues([1, 2, 3, 4], {"m": [0.0] * 4})
+    assert rule.users_needed == 6  # of whom half may have twice the bound: 1 / 2^6 < 2.5 %
+    more = UserValues([1, 2, 3, 4, 5, 6], {"m": [0.0] * 6})
     assert Gate(not_less={"m": 1.0}).decide(more, more).outcome == "rejected"

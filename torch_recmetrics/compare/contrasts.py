@@ -31,7 +31,8 @@ from torch_recmetrics.compare.statistics import (
 from torch_recmetrics.users.user_values import UserValues
 
 CLOSE, MOST = 1.05, 1e15  # how exactly the users are told who would decide a rule, and how many there may be
-FEW = 10  # where fewer users lie beyond a margin, one imagined user is added there: see Users.statistic
+FEW = 10  # where fewer users lie on the other side of a margin, their share decides too: see Users.chance
+CLOSE_TO_WHOLE = 1e-6  # sums of whole losses are so near to whole numbers
 
 
 @dataclass(frozen=True)
@@ -41,44 +42,37 @@ class Users:
     gains: Array  # (n,)
     sizes: Array  # (n,)
     weights: Array  # (n,) the largest of them 1
-    lost: tuple[float, float]  # (gain, size) of an imagined user who loses the largest value that a user has
+    lost: tuple[float, float]  # (gain, size) of a user who loses the largest value that a user has
     gained: tuple[float, float]  # of one who gains as much
 
-    def statistic(self, relative: float, copies: float = 1.0, *, held: bool) -> float:
-        """How far the gain is beyond `relative` times the size, in standard errors; the more cautious of two ways.
+    def chance(self, relative: float, copies: float = 1.0, shortfall: float = 0.0, *, held: bool) -> float:
+        """How likely users are so far beyond `relative` times the size where the mean is exactly there.
 
-        Student's t errs where the users' values are skewed; Hall's statistic corrects it (P. Hall, On the removal of
-        skewness by transformation, 1992). And rare losses may be missing among a few hundred users: where fewer than
-        `FEW` lie on the other side, one imagined user is added there, and must not turn the rule around.
+        The larger of two p-values. Student's t errs where the users' values are skewed; Hall's statistic corrects it
+        (P. Hall, On the removal of skewness by transformation, 1992). And rare losses may be missing among a few
+        hundred users: where fewer than `FEW` lie on the other side, their share decides too.
 
         Args:
             relative: the margin.
             copies: how many times each user is there.
+            shortfall: how many standard errors they are less far beyond, by bad luck.
             held: True to test that the rule is held, False to test that it has failed.
         """
-        beyond = self.gains - relative * self.sizes
-        found = [without_skewness(summed_up(beyond, self.weights), copies)]
-        if copies * int((beyond < 0 if held else beyond > 0).sum()) < FEW:
+        side = 1 if held else -1
+        beyond = side * (self.gains - relative * self.sizes)
+        t = without_skewness(summed_up(beyond, self.weights), copies) - shortfall
+        p = t_probability(-t, copies * len(beyond) - 1)
+        if copies * int((beyond < 0).sum()) < FEW:
             gain, size = self.lost if held else self.gained
-            found.append(self._with_one_more(beyond, gain - relative * size, copies))
-        return min(found) if held else max(found)
-
-    def _with_one_more(self, beyond: Array, one: float, copies: float) -> float:
-        """Student's t where each user is there so many times, and the imagined one once."""
-        w, weight, n = self.weights, float(self.weights.mean()), copies * len(beyond) + 1
-        total = copies * float(w.sum()) + weight
-        mean = (copies * float((w * beyond).sum()) + weight * one) / total
-        off = weight * (one - mean)
-        squares = copies * float(((w * (beyond - mean)) ** 2).sum()) + off * off
-        return standardized(mean, math.sqrt(n / (n - 1) * squares) / total)
+            p = max(p, chance_of_few(beyond, self.weights, side * (gain - relative * size), copies, shortfall))
+        return p
 
     def needed(self, relative: float, t: float, tail: float) -> float:
         """How many users such as these would decide the rule of which t is Student's statistic."""
-        n, held, sign = len(self.gains), t > 0, 1 if t > 0 else -1
-        wanted = NormalDist().inv_cdf(1 - tail) + NormalDist().inv_cdf(POWER)
+        n, held, shortfall = len(self.gains), t > 0, NormalDist().inv_cdf(POWER)
 
         def decided(number: float) -> bool:
-            return sign * self.statistic(relative, number / n, held=held) >= wanted
+            return self.chance(relative, number / n, shortfall, held=held) <= tail
 
         low = high = max(n + 1, users_needed(t / math.sqrt(n), 1 - tail, sides=1))
         while high < MOST and not decided(high):
@@ -87,6 +81,26 @@ class Users:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if decided(middle) else (middle, high)
         return math.ceil(high) if high < MOST else math.inf
+
+
+def chance_of_few(beyond: Array, weights: Array, worst: float, copies: float, shortfall: float) -> float:
+    """How likely users lose as little as these, where the mean is 0: of losers of the `worst` value, the binomial's.
+
+    So many lose it that the mean is 0, all others having what those have who gain. Smaller losses count in parts. Of
+    hits, or hits that are lost, it is the exact binomial test; weights count as so many users as have the variance.
+    """
+    n, total = copies * float(weights.sum() ** 2 / (weights * weights).sum()), float(weights.sum())
+    lost, won = (float((weights * part).sum()) / total for part in (beyond.clip(max=0), beyond.clip(min=0)))
+    if worst >= 0 or won == 0:  # nobody can lose, or nobody gains
+        return float(won == 0)
+    lost = lost / worst
+    share = won / (won - worst * (1 - lost))
+    term = found = (1 - share) ** n
+    losers = n * lost + shortfall * math.sqrt(n * lost * (1 - lost))
+    for number in range(1, math.ceil(losers - CLOSE_TO_WHOLE) + 1):
+        term *= (n - number + 1) / number * share / (1 - share)
+        found += term
+    return float(found)
 
 
 def without_skewness(own: Differences, copies: float = 1.0) -> float:
@@ -206,7 +220,8 @@ def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
     n, users = len(run) if isinstance(run, UserValues) else None, None
     if isinstance(run, UserValues) and metric in run:
         values, w = counted_values("candidate", run, metric)
-        least, most = min(0.0, float(values.min())), largest(values, np.array([max(1.0, bound)]))
+        least, most = min(0.0, float(values.min())), float(values.max())
+        most = most if most > bound else max(1.0, 2 * bound)  # who may be above it, where nobody was seen there
         users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
         n = len(values)
     return Contrast(
