@@ -22,6 +22,7 @@ from torch_recmetrics.lightning.evidence import (
     compared,
     has_users,
     is_better,
+    is_mean,
     packed,
     read_baseline,
     unpacked,
@@ -221,8 +222,8 @@ class RankingMetrics(Callback):
         return dict(self._template.items(keep_base=False)).get(without_loader(name)[0])
 
     def keeps(self, name: str) -> bool:
-        """Whether there are, or could be, values of users of this name."""
-        return has_users(self.metric_of(name))
+        """Whether the value of this name is a mean over users, of whom values are kept or could be."""
+        return is_mean(self.metric_of(name))
 
     def users_of(self, name: str) -> UserValues | None:
         """The values of users of the last validation, of the loader that the name says."""

@@ -22,6 +22,11 @@ def has_users(metric: Any) -> bool:
     return isinstance(metric, UserMeans) and not metric.pooled and metric.aggregation != EM
 
 
+def is_mean(metric: Any) -> bool:
+    """Whether the value of this metric is the mean of its users' values, which the t test compares."""
+    return has_users(metric) and metric.aggregation == "mean" and not metric.value_labels
+
+
 def difference_bounds(values: UserValues, best: UserValues, name: str, level: float) -> tuple[float, float]:
     """The interval of the mean difference of users from those of the best epoch, by Student's t.
 
