@@ -362,7 +362,7 @@ def test_the_best_epoch_is_that_of_the_checkpoints_monitor_and_is_resumed(tmp_pa
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
-        (UserValues([1, 2], {"ndcg@3": [0.5, 1.0]}), ValueError, "same definitions"),
+        (UserValues(torch.arange(N_USERS), {"ndcg@3": ndcg(0)}), ValueError, "^`baseline` must .* same definitions"),
         (UserValues([1, 2], {"map@3": [0.5, 1.0]}), ValueError, "`baseline` must have one of the callback's metrics"),
         ("nowhere.parquet", FileNotFoundError, "nowhere"),
         (3, TypeError, "`baseline` must be UserValues or the path"),
@@ -371,6 +371,13 @@ def test_the_best_epoch_is_that_of_the_checkpoints_monitor_and_is_resumed(tmp_pa
 def test_another_baseline_is_refused_at_the_first_validation(given: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         trained(quiet_metrics(baseline=given), max_epochs=1)
+
+
+def test_a_baseline_of_other_users_is_told_in_words_of_the_callback() -> None:
+    says = "`baseline` must hold the same users as the validation, got 40 beside 16, with 16 in both: validate on"
+    with pytest.raises(ValueError, match=says) as refused:
+        trained(quiet_metrics(baseline=baseline()), max_epochs=1, limit_val_batches=1)
+    assert "on_missing" not in str(refused.value) and "24 users of baseline" in str(refused.value.__cause__)
 
 
 def test_one_loader_of_two_is_monitored() -> None:
