@@ -88,8 +88,9 @@ class RankingMetrics(Callback):
             loader after every validation. The sample ids are those of the step, else the places of the rows in the data
             set, which loaders have that do not shuffle.
         baseline: values of users, or the path of a file of them, that the best epoch is compared with when ``fit``
-            ends; the table is logged, and kept in ``comparison`` on rank 0. The best epoch is the one by the monitor of
-            ``ModelCheckpoint``, else by the first of the values. A checkpoint holds its values of users.
+            ends; the table is logged, and kept in ``comparison`` on rank 0. Of several loaders the users of the first
+            are compared. The best epoch is the one by the monitor of ``ModelCheckpoint``, else by the first of the
+            values. A checkpoint holds its values of users.
 
     Raises:
         ValueError, TypeError: for an option that is not allowed; and during validation for a step that returns

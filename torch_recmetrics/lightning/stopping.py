@@ -31,7 +31,7 @@ class SignificantStopping(EarlyStopping):
     Args:
         monitor: the name of a mean over users, such as ``"val_ndcg@10"``.
         level: of the two-sided interval; with 0.9 an epoch that is no better than the best one counts as better in 5 %
-            of the tests.
+            of the tests, and in more where a few users lose much and all others gain a little (docs/compare.md).
         patience: validations without a better one after which the training stops.
         min_delta: the least difference of the values that counts; this option and those below are those of
             ``EarlyStopping``.
