@@ -62,9 +62,9 @@ class Model(pl.LightningModule):
 
 
 class LogsItself(Model):
-    def __init__(self, keep_users: bool = True) -> None:
+    def __init__(self, keep_users: bool = True, aggregation: str = "mean") -> None:
         super().__init__()
-        options = {"coverage": {"num_items": N_ITEMS}}
+        options = {"coverage": {"num_items": N_ITEMS}, "ndcg": {"aggregation": aggregation}}
         self.metrics = ranking_metrics(("ndcg", "coverage"), 3, options=options, prefix="val_", keep_users=keep_users)
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -188,7 +188,21 @@ def test_a_resumed_training_stops_where_an_unbroken_one_does(tmp_path: Path) -> 
         (
             Model,
             [SignificantStopping("val_mrr@3"), RankingMetrics(FromSampled(MRR(3), 9, method="em"))],
-            "got 'val_mrr@3'; there are val_mrr@3",
+            "got 'val_mrr@3'; there are none",
+        ),
+        *(
+            (
+                Model,
+                [SignificantStopping("val_ndcg@3"), RankingMetrics([NDCG(3, aggregation=aggregation), MRR(3)])],
+                "`monitor` must be a mean over users .*got 'val_ndcg@3'; there are val_mrr@3",
+            )
+            for aggregation in ("median", "min", "max", torch.var)
+        ),
+        (lambda: LogsItself(aggregation="median"), [SignificantStopping("val_ndcg@3")], "must be a mean over users"),
+        (
+            Model,
+            [SignificantStopping("val_exposure@3"), RankingMetrics(GroupExposure(torch.arange(N_ITEMS) % 2, 3))],
+            "got 'val_exposure@3'; there are none",
         ),
         (LogsItself, [SignificantStopping("val_coverage@3")], "`monitor` must be a mean over users .*'val_coverage@3'"),
         (lambda: LogsItself(keep_users=False), [SignificantStopping("val_ndcg@3")], "keep_users=True, and update it"),
@@ -212,7 +226,8 @@ def test_options_that_are_refused() -> None:
         RankingMetrics(Coverage(5), keep_users=True)
     with pytest.raises(ValueError, match="`metrics` must have a mean over users"):
         RankingMetrics(FromSampled(MRR(3), N_ITEMS, method="em"), keep_users=True)
-    assert RankingMetrics(GroupExposure(torch.arange(N_ITEMS) % 2, 3), keep_users=True).names()
+    for kept in (GroupExposure(torch.arange(N_ITEMS) % 2, 3), NDCG(3, aggregation="median")):
+        assert RankingMetrics(kept, keep_users=True).names()
 
 
 def test_pickled() -> None:
@@ -347,7 +362,7 @@ def test_the_best_epoch_is_that_of_the_checkpoints_monitor_and_is_resumed(tmp_pa
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
-        (UserValues([1, 2], {"ndcg@3": [0.5, 1.0]}), ValueError, "same definitions"),
+        (UserValues(torch.arange(N_USERS), {"ndcg@3": ndcg(0)}), ValueError, "^`baseline` must .* same definitions"),
         (UserValues([1, 2], {"map@3": [0.5, 1.0]}), ValueError, "`baseline` must have one of the callback's metrics"),
         ("nowhere.parquet", FileNotFoundError, "nowhere"),
         (3, TypeError, "`baseline` must be UserValues or the path"),
@@ -356,6 +371,13 @@ def test_the_best_epoch_is_that_of_the_checkpoints_monitor_and_is_resumed(tmp_pa
 def test_another_baseline_is_refused_at_the_first_validation(given: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         trained(quiet_metrics(baseline=given), max_epochs=1)
+
+
+def test_a_baseline_of_other_users_is_told_in_words_of_the_callback() -> None:
+    says = "`baseline` must hold the same users as the validation, got 40 beside 16, with 16 in both: validate on"
+    with pytest.raises(ValueError, match=says) as refused:
+        trained(quiet_metrics(baseline=baseline()), max_epochs=1, limit_val_batches=1)
+    assert "on_missing" not in str(refused.value) and "24 users of baseline" in str(refused.value.__cause__)
 
 
 def test_one_loader_of_two_is_monitored() -> None:

@@ -22,6 +22,7 @@ from torch_recmetrics.lightning.evidence import (
     compared,
     has_users,
     is_better,
+    is_mean,
     packed,
     read_baseline,
     unpacked,
@@ -87,8 +88,9 @@ class RankingMetrics(Callback):
             loader after every validation. The sample ids are those of the step, else the places of the rows in the data
             set, which loaders have that do not shuffle.
         baseline: values of users, or the path of a file of them, that the best epoch is compared with when ``fit``
-            ends; the table is logged, and kept in ``comparison`` on rank 0. The best epoch is the one by the monitor of
-            ``ModelCheckpoint``, else by the first of the values. A checkpoint holds its values of users.
+            ends; the table is logged, and kept in ``comparison`` on rank 0. Of several loaders the users of the first
+            are compared. The best epoch is the one by the monitor of ``ModelCheckpoint``, else by the first of the
+            values. A checkpoint holds its values of users.
 
     Raises:
         ValueError, TypeError: for an option that is not allowed; and during validation for a step that returns
@@ -221,8 +223,8 @@ class RankingMetrics(Callback):
         return dict(self._template.items(keep_base=False)).get(without_loader(name)[0])
 
     def keeps(self, name: str) -> bool:
-        """Whether there are, or could be, values of users of this name."""
-        return has_users(self.metric_of(name))
+        """Whether the value of this name is a mean over users, of whom values are kept or could be."""
+        return is_mean(self.metric_of(name))
 
     def users_of(self, name: str) -> UserValues | None:
         """The values of users of the last validation, of the loader that the name says."""

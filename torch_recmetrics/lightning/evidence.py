@@ -22,6 +22,11 @@ def has_users(metric: Any) -> bool:
     return isinstance(metric, UserMeans) and not metric.pooled and metric.aggregation != EM
 
 
+def is_mean(metric: Any) -> bool:
+    """Whether the value of this metric is the mean of its users' values, which the t test compares."""
+    return has_users(metric) and metric.aggregation == "mean" and not metric.value_labels
+
+
 def difference_bounds(values: UserValues, best: UserValues, name: str, level: float) -> tuple[float, float]:
     """The interval of the mean difference of users from those of the best epoch, by Student's t.
 
@@ -99,7 +104,17 @@ def compared(best: UserValues, baseline: UserValues, epoch: int, **options: Any)
             f"`baseline` must have one of the callback's metrics, {', '.join((*best, *best.summaries))}: it has "
             f"{', '.join((*baseline, *baseline.summaries))}"
         )
-    return compare({"baseline": baseline, f"epoch {epoch}": best}, "baseline", common, **options)
+    try:
+        return compare({"baseline": baseline, f"epoch {epoch}": best}, "baseline", common, **options)
+    except ValueError as error:
+        if torch.equal(best.sample_ids, baseline.sample_ids):
+            raise ValueError(f"`baseline` must be comparable with the validation: {error}") from error
+        n_common = int(torch.isin(best.sample_ids, baseline.sample_ids).sum())
+        raise ValueError(
+            f"`baseline` must hold the same users as the validation, got {len(baseline):,} beside {len(best):,}, with "
+            f"{n_common:,} in both: validate on the users of the baseline, without `limit_val_batches`, or save a "
+            "baseline of those of the validation"
+        ) from error
 
 
 def wanted_mode(metric: Any) -> str | None:

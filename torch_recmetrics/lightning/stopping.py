@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.checks import check_share
 from torch_recmetrics.lightning.bases import EarlyStopping
-from torch_recmetrics.lightning.evidence import difference_bounds, has_users, packed, unpacked, wanted_mode
+from torch_recmetrics.lightning.evidence import difference_bounds, is_mean, packed, unpacked, wanted_mode
 from torch_recmetrics.lightning.packages import add_bases
 from torch_recmetrics.lightning.table import without_loader
 from torch_recmetrics.users.user_values import UserValues
@@ -29,9 +29,9 @@ class SignificantStopping(EarlyStopping):
     had never stopped.
 
     Args:
-        monitor: the name of a ranking metric, such as ``"val_ndcg@10"``.
+        monitor: the name of a mean over users, such as ``"val_ndcg@10"``.
         level: of the two-sided interval; with 0.9 an epoch that is no better than the best one counts as better in 5 %
-            of the tests.
+            of the tests, and in more where a few users lose much and all others gain a little (docs/compare.md).
         patience: validations without a better one after which the training stops.
         min_delta: the least difference of the values that counts; this option and those below are those of
             ``EarlyStopping``.
@@ -46,7 +46,7 @@ class SignificantStopping(EarlyStopping):
 
     Raises:
         ValueError, TypeError: for a level outside 0 to 1, for a mode that is not the metric's, and, when training
-            begins, if neither the callback nor the module has values of users under this name.
+            begins, if neither the callback nor the module has a mean over users under this name.
 
     >>> SignificantStopping("val_ndcg@10", level=0.9, patience=3).monitor
     'val_ndcg@10'
@@ -153,7 +153,7 @@ def source_of(monitor: str, trainer: Any, pl_module: Any) -> Any:
             callback.start_keeping_users()
             return callback
     held = [module for module in pl_module.modules() if isinstance(module, RecMetricCollection)]
-    named = [each for each in held if monitor in each.keys(keep_base=False) and has_users(each[monitor])]
+    named = [each for each in held if monitor in each.keys(keep_base=False) and is_mean(each[monitor])]
     keeping = [collection for collection in named if collection._keep_users]
     if len(keeping) == 1:
         return keeping[0]
@@ -164,7 +164,7 @@ def source_of(monitor: str, trainer: Any, pl_module: Any) -> Any:
             f"`monitor` is {monitor!r}, of which the collection of the module keeps no values of users: make it with "
             "keep_users=True, and update it with `sample_ids`"
         )
-    names = [name for callback in callbacks for name in callback.names()]
+    names = [name for callback in callbacks for name in callback.names() if callback.keeps(name)]
     raise ValueError(
         f"`monitor` must be a mean over users that a RankingMetrics callback has, or a collection of the module with "
         f"keep_users=True, got {monitor!r}; there are {', '.join(names) or 'none'}"
