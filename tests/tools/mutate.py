@@ -75,7 +75,7 @@ SIZES = {  # of steps, blocks, tables and what waits: file -> names
     "scored_rows": ("FOLD_ROWS", "FOLD_PIECES", "FIRST_FOLD"),
     "slot_counts": ("COUNTED", "WAITING_IDS", "WAITING_PIECES"),
     "slot_sums": ("WAITING_ROWS", "WAITING_PIECES"),
-    "slots": ("UNITS",),
+    "slots": ("UNITS_AT_ONCE",),
     "sort_keys": ("SLICE", "SLICE_ON_A_GPU"),
     "spark": ("FAN_IN", "ROWS_AT_ONCE"),
     "statistics": ("LARGEST_BLOCK",),
