@@ -31,6 +31,7 @@ from torch_recmetrics import (
     RecMetricCollection,
     ranking_metrics,
 )
+from torch_recmetrics.state.ranked.user_means import aggregated as aggregated_here
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.users.user_values import UserValues
 
@@ -163,6 +164,23 @@ def test_a_function_gets_the_values_in_the_order_of_arrival() -> None:
     torch.testing.assert_close(number, torch.tensor(1 / 3, dtype=torch.float64), rtol=0, atol=1e-15)
     with pytest.raises(ValueError, match="must give one number"):
         updated(MRR(aggregation=lambda values: values), **four()).compute()
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.3, 0.7, 1e-3])
+def test_equal_weights_are_none_in_a_median(weight: float) -> None:
+    """Sums of them are rounded: they reached half a place late."""
+    for n in range(2, 60):
+        values = torch.arange(n, dtype=torch.float64)
+        assert aggregated_here(values, torch.full((n,), weight, dtype=torch.float64), "median") == (n - 1) // 2
+    mixed = torch.tensor([0.1] * 8 + [0.8], dtype=torch.float64)
+    for scale in (1, 10, 3, 0.7):
+        assert aggregated_here(torch.arange(9, dtype=torch.float64), mixed * scale, "median") == 7
+
+
+def test_a_function_has_no_bounds() -> None:
+    """Between the worst and the best order there may be more spread than in both."""
+    with pytest.raises(ValueError, match="`keep_bounds` needs an aggregation that never falls"):
+        MRR(keep_bounds=True, aggregation=torch.std)
 
 
 def test_bounds_of_a_median() -> None:

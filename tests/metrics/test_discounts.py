@@ -80,6 +80,20 @@ def test_two_functions_are_two_metrics() -> None:
     assert "discount" not in DCG(2).definition()
 
 
+def test_a_method_is_one_function_whenever_it_is_looked_up() -> None:
+    class Reader:
+        def __init__(self, patience: float) -> None:
+            self.patience = patience
+
+        def reads(self, ranks: torch.Tensor) -> torch.Tensor:
+            return self.patience ** (ranks - 1)
+
+    one, other = Reader(0.5), Reader(0.9)
+    metrics = [NDCG(2, discount=reader.reads) for reader in (one, one, other)]
+    assert metrics[0].definition() == metrics[1].definition() != metrics[2].definition()
+    metrics[0].merge_state(metrics[1])
+
+
 def test_two_lambdas_are_two_metrics() -> None:
     functions = [lambda ranks: 1 / ranks, lambda ranks: 0.5**ranks]
     one, other = (DCG(2, discount=function) for function in functions)

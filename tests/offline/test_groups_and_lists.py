@@ -144,8 +144,10 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="`keep_users` must be True with keep_lists=True"):
         evaluate(table_of(NEW), TRUTH, "ndcg@5", keep_users=False, keep_lists=True)
     items = pa.table({"item_id": ITEMS})
-    with pytest.raises(InputError, match="no item of it is in"):
+    with pytest.raises(InputError, match=r"no item of it is in .*: are the ids of the same kind"):
         evaluate(table_of(NEW), TRUTH, "exposure@5", groups=pa.table({"item_id": ["x"], "group": ["a"]}), items=items)
+    with pytest.raises(InputError, match=r"no item of it is in `recommendations`.*: are the ids of the same kind"):
+        evaluate(table_of(NEW), TRUTH, "exposure@5", groups=pa.table({"item_id": ["x"], "group": ["a"]}))
     several = pa.table({"item_id": ITEMS, "group": ["own", "own/new"] * 15})
     slices = pa.table({"user_id": list(NEW), "slice": ["new"] * len(NEW)})
     with pytest.raises(InputError, match=r"slice 'new' of exposure@5/own must have .*, got exposure@5/own/new again"):

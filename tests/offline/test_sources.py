@@ -392,6 +392,16 @@ def test_a_file_whose_name_reads_as_a_pattern_is_itself(tmp_path: Path, work: Wo
         assert rows == [(0.5,), (7.0,)][: len(source.files)]
 
 
+@pytest.mark.parametrize("columns", [slice(None), slice(2)], ids=["mixed", "numbers"])
+def test_a_frame_may_run_backwards(work: Workspace, columns: slice) -> None:
+    """Whose columns have strides below 0, which DuckDB cannot read."""
+    frame = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [4, 5, 6], "name": ["a", "b", "c"]}).iloc[::-1, columns]
+    source = work.open("recommendations", frame)
+    assert work.rows(f"SELECT * EXCLUDE ({source.row}) FROM {source.sql}") == list(
+        map(tuple, frame.to_numpy().tolist())
+    )
+
+
 def test_objects_of_pandas_are_what_all_of_them_are(work: Workspace) -> None:
     """Of few of them DuckDB took all for integers, and read 0.4 as 0 and '0123' as 123."""
     scores, ids = ([0] * 5_000 for _ in range(2))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import stat
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import torch
 
 from torch_recmetrics.compare import UserValues
 from torch_recmetrics.users import user_values
+from torch_recmetrics.users.extras import write_text
 
 NAN = float("nan")
 
@@ -337,10 +341,58 @@ def test_lists_are_what_people_have(lists: Any) -> None:
     assert UserValues([1, 2], {"a": [0.5, 1.0]}, lists=lists).lists == [[4, 2], [9]]
 
 
-@pytest.mark.parametrize("lists", [["ab", "c"], [1, 2], [[1]], torch.tensor([1, 2])], ids=str)
-def test_lists_of_something_else_are_refused(lists: Any) -> None:
-    with pytest.raises(ValueError, match=r"`lists` must have a list of ids for each of the 2 `sample_ids`"):
+@pytest.mark.parametrize("item", [np.int64(4), np.uint8(4), torch.tensor(4), np.str_("4")], ids=type)
+def test_ids_in_lists_may_be_scalars_of_others(item: Any) -> None:
+    lists = UserValues([1, 2], {"a": [0.5, 1.0]}, lists=[[item], []]).lists
+    assert lists in ([[4], []], [["4"], []]) and type(lists[0][0]) in (int, str)
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ([[1]], "`lists` must have a list of ids for each of the 2 `sample_ids`, got 1"),
+        (["ab", "c"], r"`lists\[0\]` must hold the ids of a user, best first, got str"),
+        ([[4], b"c"], r"`lists\[1\]` must hold the ids of a user, best first, got bytes"),
+        ([{3, 1}, {2}], r"`lists\[0\]` must hold the ids of a user, best first, got set"),
+        ([1, 2], r"`lists\[0\]` must hold the ids of a user, best first, got int"),
+        (torch.tensor([1, 2]), r"`lists\[0\]` must hold the ids of a user, best first, got int"),
+        ([[2**63], [1]], r"`lists` must hold integers from 0 to 2\^63 - 1, padded with -1, or text"),
+    ],
+    ids=str,
+)
+def test_lists_of_something_else_are_refused(lists: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         UserValues([1, 2], {"a": [0.5, 1.0]}, lists=lists)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0]])
+def test_a_summary_may_be_called_weight(weights: Any) -> None:
+    """It is the name of a column of the file, not of a metric."""
+    users = UserValues([1, 2], {"a": [0.5, 1.0]}, weights=weights, summaries={"weight": (1, 0)})
+    assert users.with_summaries({"weight": (2, 0)}).summaries == {"weight": (2.0, 0.0)}
+    with pytest.raises(ValueError, match="`definitions` has 'weight', of which `values` has none"):
+        UserValues([1, 2], {"a": [0.5, 1.0]}, weights=weights, definitions={"weight": "x"})
+
+
+def test_a_file_is_replaced_where_its_link_leads(tmp_path: Path) -> None:
+    target, link = tmp_path / "users.parquet", tmp_path / "latest.parquet"
+    users = UserValues([1], {"a": [0.5]})
+    users.save(target)
+    target.chmod(0o600)
+    link.symlink_to(target.name)
+    UserValues([1], {"a": [1.0]}).save(link)
+    assert link.is_symlink() and UserValues.load(target)["a"].tolist() == [1.0]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+def test_a_pipe_takes_what_is_written(tmp_path: Path) -> None:
+    pipe, found = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    write_text(pipe, "text")
+    reader.join(20)
+    assert found == ["text"] and pipe.is_fifo()
 
 
 def about(**changes: object) -> dict[bytes, bytes]:

@@ -100,8 +100,9 @@ def item_to_item(
 
     The report has precision, recall, F1, MRR, NDCG and hit rate at every cutoff. ``"precision@5"`` is over all events:
     hits divided by recommended items, of which a list of three items has three. ``"user_precision@5"`` is the mean of
-    the users' own precisions. MRR, NDCG and hit rate are means over events. An event whose item has no row recommends
-    nothing. Intervals are those of users, also where all events are pooled: events of one user are not independent.
+    the users' own precisions; a user to whom nothing was recommended has 0. MRR, NDCG and hit rate are means over
+    events. An event whose item has no row recommends nothing. Intervals are those of users, also where all events are
+    pooled: events of one user are not independent.
 
     Args:
         similar: the table: a path, a pattern, a list of paths, a pandas, Polars or Arrow frame, a DuckDB relation, a
@@ -128,7 +129,7 @@ def item_to_item(
     Raises:
         InputError: (a ValueError) for files and columns that are not there or do not hold what they must, in one line
             that names the file and the row or column.
-        ValueError: for options that are no such thing.
+        ValueError: for options outside of their range.
 
     >>> import pandas as pd
     >>> similar = pd.DataFrame({"item1": ["a", "a", "b"], "item2": ["b", "c", "c"], "score": [0.9, 0.5, 0.7]})
@@ -218,6 +219,7 @@ def checked_plan(top_k: Any, horizon: int, ties: str, gain: str) -> Plan:
         raise ValueError("`top_k` must have one cutoff or more, got none")
     for k in cutoffs:
         check_cutoff("top_k", k)
+    horizon = check.plain_number(horizon)
     check_horizon("horizon", horizon)
     check.check_choice("ties", ties, TIES)
     check.check_choice("gain", gain, ("exponential", "linear"))
@@ -376,9 +378,10 @@ def recall_by_popularity(work: Any, sums: Tensor, plan: Plan) -> dict[str, dict[
 
 def definitions_of(plan: Plan) -> dict[str, str]:
     """Name -> definition of every number: those of all events, then those of the users."""
-    options, found = f"horizon={plan.horizon}, ties={plan.ties!r}", dict[str, str]()
-    for prefix, whose in (("", "all events: "), ("user_", OF_USERS)):
-        for name in NAMES:
-            meaning = whose + MEANING[name].format(gain=plan.gain)
-            found |= {f"{prefix}{name}@{k}": f"{meaning}; top_k={k}, {options}" for k in plan.cutoffs}
-    return found
+    options = f"horizon={plan.horizon}, ties={plan.ties!r}"
+    return {
+        f"{prefix}{name}@{k}": f"{whose}{MEANING[name].format(gain=plan.gain)}; top_k={k}, {options}"
+        for prefix, whose in (("", "all events: "), ("user_", OF_USERS))
+        for name in NAMES
+        for k in plan.cutoffs
+    }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 import textwrap
 import weakref
@@ -49,10 +50,12 @@ class Function:
         name = getattr(given, "__qualname__", type(given).__qualname__)
         name = f"{getattr(given, '__module__', '')}.{name}"
         known = self.known.setdefault(name, [])
-        number = next((number for number, other in enumerate(known) if other() is given), len(known))
+        is_method = inspect.ismethod(given)  # made anew whenever it is looked up
+        same: Callable[[Any, Any], bool] = operator.eq if is_method else operator.is_
+        number = next((number for number, other in enumerate(known) if same(other(), given)), len(known))
         if number == len(known):
             try:
-                known.append(weakref.ref(given))
+                known.append(weakref.WeakMethod(given) if is_method else weakref.ref(given))
             except TypeError:  # nothing refers to it without keeping it alive: it is met anew each time
                 known.append(weakref.ref(Function))
         # Numbered in the order in which they are met, a script gives them the same names when it runs again.

@@ -1,10 +1,11 @@
-"""Packages that only some of this room needs, and files that appear whole or not at all."""
+"""Optional packages, and files that appear whole or not at all."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,11 @@ EXTRAS = {
     "statsmodels": "stats",
     "duckdb": "offline",
     "jinja2": "offline",
+    "jsonargparse": "offline",
+    "markupsafe": "offline",
     "pyarrow": "offline",
+    "tqdm": "offline",
     "matplotlib": "plot",
-    "pandas": None,
 }
 
 
@@ -40,11 +43,17 @@ def needed(module: str, purpose: str) -> Any:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to; what was written there takes the place of `path` once all of it is there.
 
+    A link stays, and what it leads to is replaced; the permissions are those of the file before. A pipe or a device is
+    written to as it is.
+
     Raises:
         FileNotFoundError: where the folder does not exist.
         IsADirectoryError: where the path is a folder itself.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        yield Path(path)
+        return
     if target.is_dir():
         raise IsADirectoryError(f"`path` must be a file, got the folder {str(target)!r}")
     if not target.parent.is_dir():
@@ -52,6 +61,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
         yield draft
+        if target.exists():
+            shutil.copymode(target, draft)
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)

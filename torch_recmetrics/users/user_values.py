@@ -139,7 +139,7 @@ class UserValues:
             columns[WEIGHT] = numbers("weights", weights, len(ids))
             wrong = ~((columns[WEIGHT] >= 0) & columns[WEIGHT].isfinite())
             refuse_users(wrong, ids, "`weights` must be finite and >= 0", columns[WEIGHT])
-        self.definitions = lines_by_name(definitions, columns)
+        self.definitions = lines_by_name(definitions, values)
         if candidates is not None and not isinstance(candidates, str):
             raise TypeError(f"`candidates` must be a word such as 'full' or 'sampled(100)', got {candidates!r}")
         if truth is not None and not isinstance(truth, str):
@@ -148,7 +148,7 @@ class UserValues:
             check.check_flag("hidden", hidden)
         self.candidates, self.truth, self.hidden = candidates, truth, hidden
         self.versions = as_dict("versions", current_versions() if versions is None else versions, "{'torch': '2.9.0'}")
-        self.summaries = checked_summaries(summaries, columns)
+        self.summaries = checked_summaries(summaries, values)
         self.sample_ids, columns = once_each(ids, columns)
         self.user_ids = None if user_ids is None else named_users(ids, self.sample_ids, user_ids)
         self.lists = None if lists is None else checked_lists(ids, self.sample_ids, lists)
@@ -293,8 +293,7 @@ class UserValues:
             "hidden": self.hidden,
         }
         columns = {ID: self.sample_ids.numpy(), **named, **weights, **values}
-        table = pyarrow.table(columns)
-        table = table.replace_schema_metadata({FORMAT: json.dumps(about)})
+        table = pyarrow.table(columns).replace_schema_metadata({FORMAT: json.dumps(about)})
         with whole_file(path) as draft:
             parquet.write_table(table, draft, write_page_checksum=True)
 
@@ -355,14 +354,17 @@ def as_dict(name: str, given: Any, example: str) -> dict[Any, Any]:
     return dict(given or {})
 
 
-def as_rows(name: str, given: Any, each: str) -> list[Any]:
-    """What is given of each user, in an order that can be read."""
+def as_rows(name: str, given: Any, what: str) -> list[Any]:
+    """What has an order that can be read, as a list."""
     rows = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(rows, str | bytes | set | frozenset) or not isinstance(rows, Iterable):
-        raise TypeError(
-            f"`{name}` must hold {each} for each user, in the order of `sample_ids`, got {type(given).__name__}"
-        )
+        raise TypeError(f"`{name}` must hold {what}, got {type(given).__name__}")
     return list(rows)
+
+
+def plain_ids(ids: Iterable[Any]) -> list[Any]:
+    """Python's own numbers and texts for those of NumPy."""
+    return [own.item() if hasattr(own, "item") else own for own in ids]
 
 
 def refuse_users(broken: Tensor, ids: Tensor, rule: str, column: Tensor) -> None:
@@ -370,24 +372,24 @@ def refuse_users(broken: Tensor, ids: Tensor, rule: str, column: Tensor) -> None
     check.refuse(broken, lambda row: f"{rule}, got {column[row]} for user {ids[row]}")
 
 
-def lines_by_name(definitions: Mapping[Any, Any] | None, columns: Mapping[str, Tensor]) -> dict[str, str]:
+def lines_by_name(definitions: Mapping[Any, Any] | None, values: Mapping[str, Any]) -> dict[str, str]:
     """A definition for every name."""
     given = as_dict("definitions", definitions, "{'ndcg@10': 'NDCG(10)'}")
     for name, line in given.items():
         if not isinstance(name, str) or not isinstance(line, str):
             raise TypeError(f"`definitions` must be a dict of names and lines, got {name!r}: {line!r}")
-        if name not in columns:
-            raise ValueError(f"`definitions` has {name!r}, of which `values` has none: it has {', '.join(columns)}")
-    return {name: given.get(name, name) for name in columns if name != WEIGHT}
+        if name not in values:
+            raise ValueError(f"`definitions` has {name!r}, of which `values` has none: it has {', '.join(values)}")
+    return {name: given.get(name, name) for name in values}
 
 
 def checked_summaries(
-    summaries: Mapping[str, tuple[float, float]] | None, columns: Mapping[str, Tensor]
+    summaries: Mapping[str, tuple[float, float]] | None, values: Mapping[str, Any]
 ) -> dict[str, tuple[float, float]]:
     """Name -> (value, standard error)."""
     checked = {}
     for name, pair in as_dict("summaries", summaries, "{'coverage@10': (0.31, 0.004)}").items():
-        if name in columns:
+        if name in values:
             raise ValueError(f"`summaries` has {name!r}, which `values` has for each user: leave it out of one of them")
         checked[name] = checked_summary(f"summaries[{name!r}]", pair)
     return checked
@@ -427,14 +429,14 @@ def once_each(ids: Tensor, columns: dict[str, Tensor]) -> tuple[Tensor, dict[str
 
 def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int] | list[str]:
     """The `user_ids` of the users `ids` in the order of `once`, which has each of them once."""
-    named: Any = as_rows("user_ids", user_ids, "an id")
+    named: Any = as_rows("user_ids", user_ids, "an id for each user, in the order of `sample_ids`")
     if len(named) != len(ids):
         raise ValueError(f"`user_ids` must have one id for each of the {len(ids)} `sample_ids`, got {len(named)}")
     kinds = set(map(type, named))
     if not kinds <= {int, str}:
         if missing := [own for own in named if is_missing(own)]:
             raise ValueError(f"`user_ids` must name every user, got {missing[0]!r}")
-        named = [own.item() if hasattr(own, "item") else own for own in named]  # NumPy's integers are Python's
+        named = plain_ids(named)
         kinds = set(map(type, named))
     if kinds != {str} and (kinds != {int} or not -(2**63) <= min(named) <= max(named) < 2**63):
         named = list(map(str, named))
@@ -457,14 +459,15 @@ def named_users(ids: Tensor, once: Tensor, user_ids: Sequence[Any]) -> list[int]
 
 def checked_lists(ids: Tensor, once: Tensor, lists: Any) -> list[list[Any]]:
     """The lists of the users `ids` in the order of `once`; of a user that stands there twice the first."""
-    given = as_rows("lists", lists, "a list of ids")
-    rows = [row.tolist() if hasattr(row, "tolist") else row for row in given]  # arrays are what Parquet has for lists
-    if len(rows) != len(ids) or not all(isinstance(row, Iterable) and not isinstance(row, str) for row in rows):
-        raise ValueError(f"`lists` must have a list of ids for each of the {len(ids)} `sample_ids`, got {len(rows)}")
-    rows = [[item for item in row if item != -1] for row in rows]
+    given = as_rows("lists", lists, "a list of ids for each user, in the order of `sample_ids`")
+    if len(given) != len(ids):
+        raise ValueError(f"`lists` must have a list of ids for each of the {len(ids)} `sample_ids`, got {len(given)}")
+    rows = [as_rows(f"lists[{place}]", row, "the ids of a user, best first") for place, row in enumerate(given)]
+    rows = [[item for item in plain_ids(row) if item != -1] for row in rows]
     kinds = {type(item) for row in rows for item in row}
-    if not (kinds <= {int} or kinds == {str}) or any(item < 0 for row in rows for item in row if kinds == {int}):
-        raise ValueError("`lists` must hold integers >= 0, padded with -1, or text")
+    whole = kinds <= {int} and all(0 <= item < 2**63 for row in rows for item in row)
+    if not whole and kinds != {str}:
+        raise ValueError("`lists` must hold integers from 0 to 2^63 - 1, padded with -1, or text")
     if any(len(set(row)) < len(row) for row in rows):
         raise ValueError("`lists` must hold an item once in a list")
     first = dict(zip(reversed(ids.tolist()), reversed(rows)))

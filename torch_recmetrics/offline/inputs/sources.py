@@ -179,7 +179,7 @@ def open_source(
     table, place = f"given_{role}", f"`{role}` ({name})"
     with work.errors(place):
         try:
-            work.connection.register("frame", with_wide_floats(given))
+            work.connection.register("frame", as_duckdb_reads(given))
         except (TypeError, RuntimeError, work.duckdb.InvalidInputException) as error:
             refuse_interrupt(error)
             raise InputError(
@@ -216,8 +216,12 @@ def load(work: Any, table: str, select: str, file: int, place: str, *, more: boo
     work.run(f"{into} SELECT {row}, * FROM ({select})", place)
 
 
-def with_wide_floats(frame: Any) -> Any:
-    """An Arrow table without columns of float16, which DuckDB does not know; anything else as it is."""
+def as_duckdb_reads(frame: Any) -> Any:
+    """An Arrow table without columns of float16, a pandas frame whose columns do not run backwards, which DuckDB reads
+    neither of; anything else as it is."""
+    if hasattr(frame, "iloc"):
+        columns = (column.values for _, column in frame.items())
+        return frame.copy() if any(min(getattr(own, "strides", (0,))) < 0 for own in columns) else frame
     if not hasattr(frame, "schema") or not hasattr(frame, "cast") or not hasattr(frame, "num_rows"):
         return frame
     pyarrow = needed("pyarrow", "Reading Arrow files")
@@ -345,7 +349,7 @@ def arrow_select(work: Any, role: str, path: Path) -> str:
     feather, pyarrow = needed("pyarrow.feather", "Reading Arrow files"), needed("pyarrow", "Reading Arrow files")
     try:
         table = feather.read_table(path, memory_map=True)
-        work.connection.register("mapped", with_wide_floats(table))
+        work.connection.register("mapped", as_duckdb_reads(table))
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(
             f"`{role}` ({path}): {str(path)!r} is no Arrow file, or not a whole one: {first_line(error)}"

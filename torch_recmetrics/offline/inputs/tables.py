@@ -332,9 +332,11 @@ class Tables:
 
     def groups_of_items(self, source: Source) -> tuple[list[str], Tensor]:
         """The names of the groups, and the group of each item, (N,), or (N, G) bool where one is in several."""
+        known = self.items or self.lists
+        both = [f"(SELECT {self.item_ids.of(own)} FROM {own.sql})" for own in (source, known)]
+        if not self.workspace.size(f"({' INTERSECT '.join(both)})"):
+            raise InputError(f"{source}: no item of it is in {known}: are the ids of the same kind?")
         names, items, groups = self.named(source, "group", self.item_ids, "items")
-        if not names:
-            raise InputError(f"{source}: no item of it is in {self.items or self.lists}")
         n_items = self.n_items or 0
         if torch.unique(items).shape[0] == items.shape[0]:
             return names, torch.full((n_items,), -1).index_copy_(0, items, groups)

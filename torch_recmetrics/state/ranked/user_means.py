@@ -54,8 +54,8 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
     Args:
         values: (U,), nan where undefined.
         weights: (U,) >= 0; users of weight 0 are left out. A function gets a user as often as the weight says.
-        aggregation: ``"median"`` is the least value that users of at least half of the weight do not exceed, without
-            weights torch's, the lower of the two in the middle.
+        aggregation: ``"median"`` is the least value that users of at least half of the weight do not exceed, but for
+            rounding of the weights; without weights torch's, the lower of the two in the middle.
     """
     counted = (weights > 0) & ~values.isnan()
     values, weights = values[counted], weights[counted]
@@ -66,7 +66,8 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
     if aggregation == "median":
         order = order_by(values, weights)  # by weight too: sums do not depend on who came first
         reached = weights[order].cumsum(0)
-        return values[order[torch.searchsorted(reached, reached[-1:] / 2)]][0]
+        half = reached[-1:] * (0.5 - reached.shape[0] * torch.finfo(reached.dtype).eps)  # what sums may be rounded by
+        return values[order[torch.searchsorted(reached, half)]][0]
     return values.min() if aggregation == "min" else values.max()
 
 
@@ -238,6 +239,11 @@ class RelevanceMeans(UserMeans):
             warn(
                 f"empty_target_action={self.empty_target_action!r} counts users without relevant items as {counted}, "
                 f"and lower is better for {self.name}, so they count as the best: 'skip' leaves them out"
+            )
+        if self.keep_bounds and callable(self.aggregation):
+            raise ValueError(
+                "`keep_bounds` needs an aggregation that never falls as values rise, which is not known of a function: "
+                'leave it out, or use "mean", "median", "min" or "max"'
             )
         super().setup()
 
