@@ -51,6 +51,7 @@ def part(user: int, n_parts: int) -> Part:
         (("ndcg", "recall"), {}, False),
         (("ndcg", "mean_rank"), {}, True),  # it takes the number of items
         ("ndcg", {"ignore_index": 0}, True),
+        ("recall", {"propensities": torch.ones(9)}, True),
         ("overlap", {}, True),  # it looks at ids of any items
         ([NDCG(5), RecMetricCollection(MeanRank())], {}, False),
         ([NDCG(5), Overlap(5)], {}, True),

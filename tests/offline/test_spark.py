@@ -621,6 +621,24 @@ def test_whole_numbers_beyond_floats_are_refused(spark: Any) -> None:
             evaluate(lists, ids, "ndcg@2")
 
 
+@pytest.mark.parametrize(("items", "options", "says"), [
+    (("a", "b"), {"options": {"ndcg": {"ignore_index": 0}}}, "^`ignore_index` must be an id by which items go, got 0"),
+    ((-1, 2), {"options": {"ndcg": {"ignore_index": 0}}}, "^`ignore_index` must be an id by which items go, got 0"),
+    (("a", "b"), {"sampled_from": 9, "options": {"from_sampled": {"ignore_index": 0}}}, "^`ignore_index` must be"),
+    (("a", "b"), {"metrics": "recall", "options": {"recall": {"propensities": torch.ones(2)}}},
+     "knows items by their ids, which must be integers from 0 on, but an item is called 'a'"),
+])  # fmt: skip
+def test_options_of_single_metrics_that_know_items_need_their_ids(
+    spark: Any, items: Any, options: Any, says: str
+) -> None:
+    """Each partition numbered its own items, and left out whichever was first."""
+    lists = pa.table({"user_id": ["ann", "ann", "bob"], "item_id": [*items, items[0]], "score": [0.5, 0.25, 0.5]})
+    truth = pa.table({"user_id": ["ann", "bob"], "item_id": items})
+    for frames in ((lists, truth), [in_spark(spark, table) for table in (lists, truth)]):
+        with pytest.raises(InputError, match=says):
+            evaluate(*frames, **{"metrics": "ndcg", "top_k": 2, **options})
+
+
 def test_lists_of_which_all_was_seen_are_without_hits(spark: Any) -> None:
     tables = drawn(4)
     frames = [in_spark(spark, tables[name]) for name in ("lists", "truth")]

@@ -201,7 +201,12 @@ def evaluate(
             counts["train_overlap"] = tables.count_overlap(tables.train, allowed=train_overlap == "keep")
         if session is None:
             tables.number_users()
-        if session is None or items is not None or propensities is not None or read_items(metrics, common):
+        if (
+            session is None
+            or items is not None
+            or propensities is not None
+            or read_items(metrics, common, sampling or {}, *own_options.values())
+        ):
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
         check_slices(tables, collection)

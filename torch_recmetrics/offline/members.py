@@ -100,13 +100,13 @@ def counts_training(metrics: Any, own_options: Mapping[str, Mapping[str, Any]]) 
     )
 
 
-def read_items(metrics: Any, common: Mapping[str, Any]) -> bool:
-    """Whether a metric looks at ids of items, so that all parts of the users must number them alike."""
+def read_items(metrics: Any, *options: Mapping[str, Any]) -> bool:
+    """Whether a metric, or one of these options, knows ids of items, so that all parts must number them alike."""
     named = [METRICS[name] for name in names_of(metrics)]
     objects: list[Any] = [entry for entry in entries_of(metrics) if not isinstance(entry, str)]
     members = [inner for entry in objects for inner in ([entry] if isinstance(entry, Metric) else entry.values())]
     return (
-        common.get("ignore_index") is not None
+        any(own.get(name) is not None for own in options for name in ("ignore_index", "propensities"))
         or any(own.reads_items or "num_items" in own.declared_options for own in named)
         or any(getattr(member, "reads_items", False) or getattr(member, "n_items", None) for member in members)
         or any(getattr(member, "ignore_index", None) is not None for member in members)
