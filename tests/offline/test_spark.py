@@ -32,7 +32,7 @@ import pytest
 import torch
 
 from benchmarks import spark as benchmark
-from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity
+from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity, FromSampled
 from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
 from torch_recmetrics.offline.commands import main
 from torch_recmetrics.offline.inputs.parts import Part
@@ -637,6 +637,21 @@ def test_options_of_single_metrics_that_know_items_need_their_ids(
     for frames in ((lists, truth), [in_spark(spark, table) for table in (lists, truth)]):
         with pytest.raises(InputError, match=says):
             evaluate(*frames, **{"metrics": "ndcg", "top_k": 2, **options})
+
+
+@pytest.mark.parametrize("options", [
+    {"metrics": "ndcg", "options": {"ndcg": {"ties": "stable"}}},
+    {"metrics": ("map", NDCG(1, ties="stable"))},
+    {"metrics": {"own": NDCG(1, ties="stable")}},
+    {"metrics": FromSampled(NDCG(1, ties="stable"), 9)},
+    {"metrics": "ndcg", "sampled_from": 99, "options": {"from_sampled": {"ties": "stable"}}},
+])  # fmt: skip
+def test_equal_scores_in_the_order_of_the_rows_need_an_order(spark: Any, options: Any) -> None:
+    """They stood in the order of the items, without a word."""
+    lists = of_rows(spark, LISTS, user_id=pa.string(), item_id=pa.int64(), score=pa.float64())
+    truth = of_rows(spark, TRUTH, user_id=pa.string(), item_id=pa.int64())
+    with pytest.raises(ValueError, match=r'`ties` must not be "stable": the rows of .* have no order'):
+        evaluate(lists, truth, **options)
 
 
 def test_lists_of_which_all_was_seen_are_without_hits(spark: Any) -> None:

@@ -148,7 +148,7 @@ def item_to_item(
         half_the_threads(),
     ):
         table, log = work.open("similar", similar), work.open("behaviour", behaviour)
-        refuse_unordered(table, ties)
+        refuse_unordered(table, {ties})
         need_columns(table, {"item1": item1, "item2": item2, "score": score})
         graded = {} if relevance is None else {"relevance": relevance}
         need_columns(log, {"user": user, "item": item, **graded, "time": time}, optional=graded)

@@ -263,6 +263,11 @@ def labels_of(collection: RecMetricCollection) -> Labels:
     return Labels(member.ignore_index, member.min_relevance)
 
 
+def ties_of(collection: RecMetricCollection) -> set[str]:
+    """How equal scores count in the metrics that say so; others take them as they come."""
+    return {member.ties for member in list[Any](collection.values()) if "ties" in member.declared_options}
+
+
 def largest_cutoff(collection: RecMetricCollection) -> int:
     """The largest cutoff of all metrics; 0 where all look at the whole list."""
     return max(getattr(member, "top_k", None) or 0 for member in collection.values())

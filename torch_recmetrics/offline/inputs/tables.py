@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -502,9 +502,9 @@ class Tables:
         raise InputError(f"{place}: user {str(one)!r} has {what} a second time: it must stand there once")
 
 
-def refuse_unordered(source: Source, ties: Any) -> None:
+def refuse_unordered(source: Source, ties: Collection[str]) -> None:
     """ValueError for a source whose rows have no order, where equal scores go by it."""
-    if ties == "stable" and source.row == UNORDERED:
+    if "stable" in ties and source.row == UNORDERED:
         raise ValueError(
             f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
             "`order`"
