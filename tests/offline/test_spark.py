@@ -661,6 +661,22 @@ def test_lists_of_which_all_was_seen_are_without_hits(spark: Any) -> None:
     assert (report["ndcg@3"], report.counts["users_without_list"]) == (0, USERS)
 
 
+@pytest.mark.parametrize("order", [None, "place"])
+def test_equal_events_and_scores_are_in_one_order(spark: Any, order: str | None) -> None:
+    """Where nothing else tells them apart their relevance does, and the items of equal scores."""
+    similar = pa.table({"item1": [1, 1, 2], "item2": [2, 3, 1], "score": [0.5] * 3, "place": [0] * 3})
+    events = [(7, 1, 1, 0), (7, 2, 0, 1), (7, 2, 3, 1), (8, 1, 1, 0), (8, 2, 3, 1)]
+    log = pa.table(dict(zip(("user", "item", "relevance", "time"), zip(*events))))
+    log, options = log.append_column("place", log["time"]), {} if order is None else {"order": order, "ties": "stable"}
+    with partitions(spark, 1):
+        one, other = (
+            dict(item_to_item(*(spark.createDataFrame(table.take(rows)) for table, rows in zip((similar, log), of)), 1,
+                              **options))
+            for of in (([0, 1, 2], [0, 1, 2, 3, 4]), ([2, 1, 0], [4, 3, 2, 1, 0]))
+        )  # fmt: skip
+    assert one == pytest.approx(other, rel=0, nan_ok=True)
+
+
 def test_item_to_item_and_overlap_refuse_in_one_line(spark: Any) -> None:
     similar, log = (in_spark(spark, table) for table in behaviour(1))
     with pytest.raises(ValueError, match=r"the rows of `similar` \(Spark\) have no order"):
