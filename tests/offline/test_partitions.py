@@ -40,7 +40,7 @@ def part(user: int, n_parts: int) -> Part:
         tables.number_users()
         tables.number_items()
         collection = ranking_metrics(METRICS, 3)
-        found = measured(tables, collection, tables.counted_lists(), numbered=False)
+        found = measured(tables, collection, tables.counted_lists())
         found.sums["states"] = states_of(collection)
         return found
 

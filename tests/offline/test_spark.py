@@ -654,6 +654,12 @@ def test_equal_scores_in_the_order_of_the_rows_need_an_order(spark: Any, options
         evaluate(lists, truth, **options)
 
 
+def test_a_metric_may_keep_its_users(spark: Any) -> None:
+    tables = [drawn(3)[name] for name in ("lists", "truth")]
+    metrics = {"own": NDCG(2, keep_users=True), "other": NDCG(3)}
+    same(evaluate(*(in_spark(spark, table) for table in tables), metrics), evaluate(*tables, metrics))
+
+
 def test_lists_of_which_all_was_seen_are_without_hits(spark: Any) -> None:
     tables = drawn(4)
     frames = [in_spark(spark, tables[name]) for name in ("lists", "truth")]

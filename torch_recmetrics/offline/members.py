@@ -81,7 +81,7 @@ def sampling_of(
         raise ValueError(f"`candidates` must be left out with `sampled_from`, which says what they are: {candidates!r}")
     if propensities is not None:
         raise ValueError("`propensities` and `sampled_from` must not be given together: no metric knows both")
-    return {**own_options.pop("from_sampled", {}), "num_items": sampled_from}
+    return {**own_options.pop("from_sampled", {}), "num_items": sampled_from, "keep_users": False}
 
 
 def candidates_of(collection: RecMetricCollection, candidates: str | None) -> str | None:
@@ -152,6 +152,7 @@ def collection_of(
                 raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
             if not known.keys() & {"item_counts", "groups", "propensities"}:  # those are by the numbers of the tables
                 check_numbers(key, metric, tables)
+            metric.keep_users = False  # their values are those of `UserCollector`
             members[key] = metric
     return checked_collection(among_all(RecMetricCollection(members), sampling), tables)
 
@@ -245,11 +246,6 @@ def check_members(tables: Tables, collection: RecMetricCollection) -> None:
                 f"{name} is no mean: the values of {of} would have to come to the driver. Let the workers write them "
                 "to `users`, with the mean in its place, and take it of these files"
             )
-
-
-def reads_numbers(member: Metric) -> bool:
-    """Whether a metric asks for the number of each user."""
-    return getattr(member, "keep_users", False) or isinstance(member, CategoryCalibration)
 
 
 def has_users(member: Metric) -> bool:
