@@ -660,6 +660,23 @@ def test_a_metric_may_keep_its_users(spark: Any) -> None:
     same(evaluate(*(in_spark(spark, table) for table in tables), metrics), evaluate(*tables, metrics))
 
 
+def test_slices_and_groups_have_the_names_of_files(spark: Any) -> None:
+    tables = drawn(3)
+    days = pa.array([datetime(2024, 5, 1 + place % 2) for place in range(25)], pa.timestamp("us", "UTC"))
+    tables["groups"] = tables["groups"].set_column(1, "group", days)
+    kinds = (days.type, [stamp.as_py() for stamp in days]), (pa.float64(), [1e10, 0.00001, 2.0]), (pa.float32(), [1e7])
+    for kind, names in kinds:
+        column = pa.array([names[place % len(names)] for place in range(len(tables["slices"]))], kind)
+        tables["slices"] = tables["slices"].set_column(1, "slice", column)
+        here = tables | {"lists": tables["lists"].sort_by("item_id")}
+        there = {name: in_spark(spark, table) for name, table in tables.items()}
+        report, expected = (
+            evaluate(of["lists"], of["truth"], ("ndcg", "exposure"), 3, slices=of["slices"], groups=of["groups"])
+            for of in (there, here)
+        )
+        same(report, expected)
+
+
 def test_lists_of_which_all_was_seen_are_without_hits(spark: Any) -> None:
     tables = drawn(4)
     frames = [in_spark(spark, tables[name]) for name in ("lists", "truth")]

@@ -20,6 +20,7 @@ from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.inputs.batches import Rows, batches_of
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part
+from torch_recmetrics.offline.inputs.sources import quoted
 from torch_recmetrics.offline.inputs.spark import SparkWorkspace, added_up, parts_of, users_of_parts
 from torch_recmetrics.offline.inputs.tables import UNORDERED, Tables
 from torch_recmetrics.offline.inputs.workspace import Workspace, half_the_threads
@@ -294,9 +295,10 @@ def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapp
     for place, (role, own) in enumerate(columns.items()):
         value = next((key for key in VALUES if key in own), "score")
         named = {"user": "_user", "item": "_item", value: "_value"} | {key: f"_{key}" for key in optional}
-        picked = [
-            f"{tables.value(sources[role], key) if key in own else 'NULL'} AS {name}" for key, name in named.items()
-        ]
+        values = {  # workers make names of slices, as Spark writes floats in other words
+            key: quoted(column) if key == "slice" else tables.value(sources[role], key) for key, column in own.items()
+        }
+        picked = [f"{values.get(key, 'NULL')} AS {name}" for key, name in named.items()]
         if tables.lists.row != UNORDERED:
             picked.append(f"{tables.lists.row if role == 'recommendations' else 'NULL'} AS _order")
         selected.append(f"SELECT {place} AS _role, {', '.join(picked)} FROM {sources[role].sql}")

@@ -20,6 +20,7 @@ from torch_recmetrics.offline.inputs.columns import (
     first_again,
     first_row,
     holds_numbers,
+    id_as,
     need_columns,
     need_different,
     number_column,
@@ -177,7 +178,10 @@ class Tables:
         if key in ("user", "item"):
             return (self.user_ids if key == "user" else self.item_ids).of(source)
         column = self.columns[source.role][key]
-        return number_of(source, column) if key in RULES else f"CAST({quoted(column)} AS {TEXT})"
+        if key in RULES:
+            return number_of(source, column)
+        name, kind = quoted(column), source.types[column]
+        return f"CAST({name} AS {TEXT})" if kind in FLOATS else id_as(name, kind, TEXT)  # not only whole numbers
 
     def pairs(self, source: Source, *more: str) -> str:
         """SELECT of the ids of a source, of further columns by what they are, and of the order of its rows."""
