@@ -40,7 +40,7 @@ def part(user: int, n_parts: int) -> Part:
         tables.number_users()
         tables.number_items()
         collection = ranking_metrics(METRICS, 3)
-        found = measured(tables, collection, tables.counted_lists(), numbered=False)
+        found = measured(tables, collection, tables.counted_lists())
         found.sums["states"] = states_of(collection)
         return found
 
@@ -51,6 +51,7 @@ def part(user: int, n_parts: int) -> Part:
         (("ndcg", "recall"), {}, False),
         (("ndcg", "mean_rank"), {}, True),  # it takes the number of items
         ("ndcg", {"ignore_index": 0}, True),
+        ("recall", {"propensities": torch.ones(9)}, True),
         ("overlap", {}, True),  # it looks at ids of any items
         ([NDCG(5), RecMetricCollection(MeanRank())], {}, False),
         ([NDCG(5), Overlap(5)], {}, True),

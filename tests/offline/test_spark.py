@@ -32,7 +32,7 @@ import pytest
 import torch
 
 from benchmarks import spark as benchmark
-from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity
+from torch_recmetrics import NDCG, CategoryCalibration, CategoryDiversity, FromSampled
 from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item_to_item, overlap
 from torch_recmetrics.offline.commands import main
 from torch_recmetrics.offline.inputs.parts import Part
@@ -621,11 +621,83 @@ def test_whole_numbers_beyond_floats_are_refused(spark: Any) -> None:
             evaluate(lists, ids, "ndcg@2")
 
 
+@pytest.mark.parametrize(("items", "options", "says"), [
+    (("a", "b"), {"options": {"ndcg": {"ignore_index": 0}}}, "^`ignore_index` must be an id by which items go, got 0"),
+    ((-1, 2), {"options": {"ndcg": {"ignore_index": 0}}}, "^`ignore_index` must be an id by which items go, got 0"),
+    (("a", "b"), {"sampled_from": 9, "options": {"from_sampled": {"ignore_index": 0}}}, "^`ignore_index` must be"),
+    (("a", "b"), {"metrics": "recall", "options": {"recall": {"propensities": torch.ones(2)}}},
+     "knows items by their ids, which must be integers from 0 on, but an item is called 'a'"),
+])  # fmt: skip
+def test_options_of_single_metrics_that_know_items_need_their_ids(
+    spark: Any, items: Any, options: Any, says: str
+) -> None:
+    """Each partition numbered its own items, and left out whichever was first."""
+    lists = pa.table({"user_id": ["ann", "ann", "bob"], "item_id": [*items, items[0]], "score": [0.5, 0.25, 0.5]})
+    truth = pa.table({"user_id": ["ann", "bob"], "item_id": items})
+    for frames in ((lists, truth), [in_spark(spark, table) for table in (lists, truth)]):
+        with pytest.raises(InputError, match=says):
+            evaluate(*frames, **{"metrics": "ndcg", "top_k": 2, **options})
+
+
+@pytest.mark.parametrize("options", [
+    {"metrics": "ndcg", "options": {"ndcg": {"ties": "stable"}}},
+    {"metrics": ("map", NDCG(1, ties="stable"))},
+    {"metrics": {"own": NDCG(1, ties="stable")}},
+    {"metrics": FromSampled(NDCG(1, ties="stable"), 9)},
+    {"metrics": "ndcg", "sampled_from": 99, "options": {"from_sampled": {"ties": "stable"}}},
+])  # fmt: skip
+def test_equal_scores_in_the_order_of_the_rows_need_an_order(spark: Any, options: Any) -> None:
+    """They stood in the order of the items, without a word."""
+    lists = of_rows(spark, LISTS, user_id=pa.string(), item_id=pa.int64(), score=pa.float64())
+    truth = of_rows(spark, TRUTH, user_id=pa.string(), item_id=pa.int64())
+    with pytest.raises(ValueError, match=r'`ties` must not be "stable": the rows of .* have no order'):
+        evaluate(lists, truth, **options)
+
+
+def test_a_metric_may_keep_its_users(spark: Any) -> None:
+    tables = [drawn(3)[name] for name in ("lists", "truth")]
+    metrics = {"own": NDCG(2, keep_users=True), "other": NDCG(3)}
+    same(evaluate(*(in_spark(spark, table) for table in tables), metrics), evaluate(*tables, metrics))
+
+
+def test_slices_and_groups_have_the_names_of_files(spark: Any) -> None:
+    tables = drawn(3)
+    days = pa.array([datetime(2024, 5, 1 + place % 2) for place in range(25)], pa.timestamp("us", "UTC"))
+    tables["groups"] = tables["groups"].set_column(1, "group", days)
+    kinds = (days.type, [stamp.as_py() for stamp in days]), (pa.float64(), [1e10, 0.00001, 2.0]), (pa.float32(), [1e7])
+    for kind, names in kinds:
+        column = pa.array([names[place % len(names)] for place in range(len(tables["slices"]))], kind)
+        tables["slices"] = tables["slices"].set_column(1, "slice", column)
+        here = tables | {"lists": tables["lists"].sort_by("item_id")}
+        there = {name: in_spark(spark, table) for name, table in tables.items()}
+        report, expected = (
+            evaluate(of["lists"], of["truth"], ("ndcg", "exposure"), 3, slices=of["slices"], groups=of["groups"])
+            for of in (there, here)
+        )
+        same(report, expected)
+
+
 def test_lists_of_which_all_was_seen_are_without_hits(spark: Any) -> None:
     tables = drawn(4)
     frames = [in_spark(spark, tables[name]) for name in ("lists", "truth")]
     report = evaluate(*frames, "ndcg@3", seen=frames[0])
     assert (report["ndcg@3"], report.counts["users_without_list"]) == (0, USERS)
+
+
+@pytest.mark.parametrize("order", [None, "place"])
+def test_equal_events_and_scores_are_in_one_order(spark: Any, order: str | None) -> None:
+    """Where nothing else tells them apart their relevance does, and the items of equal scores."""
+    similar = pa.table({"item1": [1, 1, 2], "item2": [2, 3, 1], "score": [0.5] * 3, "place": [0] * 3})
+    events = [(7, 1, 1, 0), (7, 2, 0, 1), (7, 2, 3, 1), (8, 1, 1, 0), (8, 2, 3, 1)]
+    log = pa.table(dict(zip(("user", "item", "relevance", "time"), zip(*events))))
+    log, options = log.append_column("place", log["time"]), {} if order is None else {"order": order, "ties": "stable"}
+    with partitions(spark, 1):
+        one, other = (
+            dict(item_to_item(*(spark.createDataFrame(table.take(rows)) for table, rows in zip((similar, log), of)), 1,
+                              **options))
+            for of in (([0, 1, 2], [0, 1, 2, 3, 4]), ([2, 1, 0], [4, 3, 2, 1, 0]))
+        )  # fmt: skip
+    assert one == pytest.approx(other, rel=0, nan_ok=True)
 
 
 def test_item_to_item_and_overlap_refuse_in_one_line(spark: Any) -> None:

@@ -46,6 +46,7 @@ from torch_recmetrics.offline.members import (
     largest_cutoff,
     read_items,
     sampling_of,
+    ties_of,
 )
 from torch_recmetrics.offline.reports.report import Report, with_notes
 from torch_recmetrics.state.intervals import spread_of
@@ -195,15 +196,20 @@ def evaluate(
         tables.refuse_faults(
             [own for own in work.sources if session is None or own not in (tables.lists, tables.truth)]
         )
-        refuse_unordered(tables.lists, ties)
         counts = dict[str, int]()
         if tables.train is not None:
             counts["train_overlap"] = tables.count_overlap(tables.train, allowed=train_overlap == "keep")
         if session is None:
             tables.number_users()
-        if session is None or items is not None or propensities is not None or read_items(metrics, common):
+        if (
+            session is None
+            or items is not None
+            or propensities is not None
+            or read_items(metrics, common, sampling or {}, *own_options.values())
+        ):
             tables.number_items(counts_training=counts_training(metrics, own_options))
         collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
+        refuse_unordered(tables.lists, ties_of(collection))
         check_slices(tables, collection)
         labels = labels_of(collection)
         check_relevance(tables, labels.min_relevance)

@@ -122,7 +122,7 @@ def item_to_item(
         memory_limit, temp_directory, threads: of DuckDB: a size such as ``"4GB"``, a folder and a number; beyond the
             size rows go to the disk. With Spark's frames the limit is that of each task.
         order: the column that orders the rows of Spark's frames, where they have it: equal times, and equal scores with
-            ``ties="stable"``. Without it equal times stand in the order of the items.
+            ``ties="stable"``. Without it equal times stand in the order of the items, equal items in that of relevance.
         users: a folder in which Spark's workers write the values of the users, as Parquet; without it up to a million
             users come to the driver.
 
@@ -149,7 +149,7 @@ def item_to_item(
         half_the_threads(),
     ):
         table, log = work.open("similar", similar), work.open("behaviour", behaviour)
-        refuse_unordered(table, ties)
+        refuse_unordered(table, {ties})
         need_columns(table, {"item1": item1, "item2": item2, "score": score})
         graded = {} if relevance is None else {"relevance": relevance}
         need_columns(log, {"user": user, "item": item, **graded, "time": time}, optional=graded)

@@ -17,12 +17,14 @@ from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors.moments import combined, moments_by
 from torch_recmetrics.core.tensors.segments import sum_by
+from torch_recmetrics.metrics.categories import CategoryCalibration
 from torch_recmetrics.offline.inputs.batches import Rows, batches_of
 from torch_recmetrics.offline.inputs.parts import ID, LIST, WEIGHT, Part
+from torch_recmetrics.offline.inputs.sources import quoted
 from torch_recmetrics.offline.inputs.spark import SparkWorkspace, added_up, parts_of, users_of_parts
 from torch_recmetrics.offline.inputs.tables import UNORDERED, Tables
 from torch_recmetrics.offline.inputs.workspace import Workspace, half_the_threads
-from torch_recmetrics.offline.members import UserCollector, has_users, labels_of, reads_numbers
+from torch_recmetrics.offline.members import UserCollector, has_users, labels_of
 from torch_recmetrics.users.extras import needed
 
 VALUES = ("score", "rank", "relevance")  # of a row, one at most
@@ -35,8 +37,6 @@ def count_users(
     collector: UserCollector | None,
     weights: Tensor | None,
     advance: Callable[[int], object],
-    *,
-    numbered: bool = True,
 ) -> tuple[dict[str, int], int]:
     """Take the users of this process to the metrics; InputError names the row of what these refuse.
 
@@ -46,7 +46,6 @@ def count_users(
         collector: notes the values of users; None where nobody asks for them.
         weights: (U,) of all users; None where all are 1.
         advance: is called with the number of users that are done.
-        numbered: whether metrics that read the numbers of users get them.
 
     Returns:
         Counts of all processes: users without a list, users without anything that the metrics take for relevant, and
@@ -54,7 +53,7 @@ def count_users(
     """
     share, labels, longest = share_of_users(tables.n_users), labels_of(collection), 0
     counts = {"users_without_list": 0, "users_without_relevant_items": 0}
-    numbered = numbered and any(map(reads_numbers, collection.values()))
+    numbered = any(isinstance(member, CategoryCalibration) for member in collection.values())
     lists, truth = tables.sorted_rows(tables.lists, share), tables.sorted_rows(tables.truth, share)
     for first, listed, relevant in batches_of(lists, truth, *share):
         n_users = listed.counts.shape[0]
@@ -107,7 +106,6 @@ def measured(
     keep_users: bool = True,
     kept_ranks: int = 0,
     progress: bool = False,
-    numbered: bool = True,
 ) -> Part:
     """Measure the users of tables.
 
@@ -120,13 +118,12 @@ def measured(
         keep_users: whether the part is to have the values of every user.
         kept_ranks: how many ranks of each list it has beside these.
         progress: show a bar.
-        numbered: whether the numbers of the users are those among all users; not where the tables are a part of more.
     """
     wanted = any(map(has_users, collection.values())) and (keep_users or tables.slices is not None)
     collector = UserCollector(collection, tables.n_users, kept_ranks) if wanted else None
     weights = tables.weights()
     with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
-        met, longest_list = count_users(tables, collection, collector, weights, advance, numbered=numbered)
+        met, longest_list = count_users(tables, collection, collector, weights, advance)
     list_rows, truth_rows = met.pop("list_rows"), met.pop("truth_rows")
     counts = {"users": tables.n_users, **met, **listed, "truth_rows": truth_rows}
     if tables.hidden is tables.lists:
@@ -273,7 +270,7 @@ def measured_by_workers(
             else:
                 own.take_items(numbers)
             listed = own.counted_lists()
-            part = measured(own, collection, listed, keep_users=keep_users, kept_ranks=kept_ranks, numbered=False)
+            part = measured(own, collection, listed, keep_users=keep_users, kept_ranks=kept_ranks)
             part.sums["states"] = states_of(collection)
             return part
 
@@ -298,9 +295,10 @@ def partitioned(work: SparkWorkspace, tables: Tables, columns: Mapping[str, Mapp
     for place, (role, own) in enumerate(columns.items()):
         value = next((key for key in VALUES if key in own), "score")
         named = {"user": "_user", "item": "_item", value: "_value"} | {key: f"_{key}" for key in optional}
-        picked = [
-            f"{tables.value(sources[role], key) if key in own else 'NULL'} AS {name}" for key, name in named.items()
-        ]
+        values = {  # workers make names of slices, as Spark writes floats in other words
+            key: quoted(column) if key == "slice" else tables.value(sources[role], key) for key, column in own.items()
+        }
+        picked = [f"{values.get(key, 'NULL')} AS {name}" for key, name in named.items()]
         if tables.lists.row != UNORDERED:
             picked.append(f"{tables.lists.row if role == 'recommendations' else 'NULL'} AS _order")
         selected.append(f"SELECT {place} AS _role, {', '.join(picked)} FROM {sources[role].sql}")

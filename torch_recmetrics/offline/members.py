@@ -81,7 +81,7 @@ def sampling_of(
         raise ValueError(f"`candidates` must be left out with `sampled_from`, which says what they are: {candidates!r}")
     if propensities is not None:
         raise ValueError("`propensities` and `sampled_from` must not be given together: no metric knows both")
-    return {**own_options.pop("from_sampled", {}), "num_items": sampled_from}
+    return {**own_options.pop("from_sampled", {}), "num_items": sampled_from, "keep_users": False}
 
 
 def candidates_of(collection: RecMetricCollection, candidates: str | None) -> str | None:
@@ -100,13 +100,13 @@ def counts_training(metrics: Any, own_options: Mapping[str, Mapping[str, Any]]) 
     )
 
 
-def read_items(metrics: Any, common: Mapping[str, Any]) -> bool:
-    """Whether a metric looks at ids of items, so that all parts of the users must number them alike."""
+def read_items(metrics: Any, *options: Mapping[str, Any]) -> bool:
+    """Whether a metric, or one of these options, knows ids of items, so that all parts must number them alike."""
     named = [METRICS[name] for name in names_of(metrics)]
     objects: list[Any] = [entry for entry in entries_of(metrics) if not isinstance(entry, str)]
     members = [inner for entry in objects for inner in ([entry] if isinstance(entry, Metric) else entry.values())]
     return (
-        common.get("ignore_index") is not None
+        any(own.get(name) is not None for own in options for name in ("ignore_index", "propensities"))
         or any(own.reads_items or "num_items" in own.declared_options for own in named)
         or any(getattr(member, "reads_items", False) or getattr(member, "n_items", None) for member in members)
         or any(getattr(member, "ignore_index", None) is not None for member in members)
@@ -152,6 +152,7 @@ def collection_of(
                 raise ValueError(f"`metrics` and `top_k` must not name anything twice, got {key!r} twice")
             if not known.keys() & {"item_counts", "groups", "propensities"}:  # those are by the numbers of the tables
                 check_numbers(key, metric, tables)
+            metric.keep_users = False  # their values are those of `UserCollector`
             members[key] = metric
     return checked_collection(among_all(RecMetricCollection(members), sampling), tables)
 
@@ -247,11 +248,6 @@ def check_members(tables: Tables, collection: RecMetricCollection) -> None:
             )
 
 
-def reads_numbers(member: Metric) -> bool:
-    """Whether a metric asks for the number of each user."""
-    return getattr(member, "keep_users", False) or isinstance(member, CategoryCalibration)
-
-
 def has_users(member: Metric) -> bool:
     """Whether a user alone has a value: not one of a distribution over the ranks of all."""
     return getattr(member, "aggregation", None) != EM
@@ -261,6 +257,11 @@ def labels_of(collection: RecMetricCollection) -> Labels:
     """What labels mean to the metrics; all of them have the same."""
     member: Any = next(iter(collection.values()))
     return Labels(member.ignore_index, member.min_relevance)
+
+
+def ties_of(collection: RecMetricCollection) -> set[str]:
+    """How equal scores count in the metrics that say so; others take them as they come."""
+    return {member.ties for member in list[Any](collection.values()) if "ties" in member.declared_options}
 
 
 def largest_cutoff(collection: RecMetricCollection) -> int:

@@ -56,7 +56,7 @@ def make_ranks(work: Any, table: Source, columns: Mapping[str, str], plan: Plan)
     )
     start, size = "rank() OVER (PARTITION BY item1 ORDER BY score DESC)", "count(*) OVER (PARTITION BY item1, score)"
     if plan.ties == "stable":
-        start, size = "row_number() OVER (PARTITION BY item1 ORDER BY score DESC, place)", "1"
+        start, size = "row_number() OVER (PARTITION BY item1 ORDER BY score DESC, place, item2)", "1"
     score = f"{columns['score']} + CAST(0 AS DOUBLE)"  # -0.0 and 0.0 are one score
     work.view(
         "ranks",

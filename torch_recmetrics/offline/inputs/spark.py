@@ -167,7 +167,7 @@ class SparkWorkspace(Queries):
         order: the column that orders the rows of those frames that have it.
     """
 
-    over, sorted, part = "OVER (PARTITION BY user_id ORDER BY time, place, item)", "", "spark_partition_id()"
+    over, sorted, part = "OVER (PARTITION BY user_id ORDER BY time, place, item, grade)", "", "spark_partition_id()"
 
     def __init__(self, session: Any, order: str | None = None) -> None:
         self.session, self.order = session, order

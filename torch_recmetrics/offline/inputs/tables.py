@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -20,6 +20,7 @@ from torch_recmetrics.offline.inputs.columns import (
     first_again,
     first_row,
     holds_numbers,
+    id_as,
     need_columns,
     need_different,
     number_column,
@@ -177,7 +178,10 @@ class Tables:
         if key in ("user", "item"):
             return (self.user_ids if key == "user" else self.item_ids).of(source)
         column = self.columns[source.role][key]
-        return number_of(source, column) if key in RULES else f"CAST({quoted(column)} AS {TEXT})"
+        if key in RULES:
+            return number_of(source, column)
+        name, kind = quoted(column), source.types[column]
+        return f"CAST({name} AS {TEXT})" if kind in FLOATS else id_as(name, kind, TEXT)  # not only whole numbers
 
     def pairs(self, source: Source, *more: str) -> str:
         """SELECT of the ids of a source, of further columns by what they are, and of the order of its rows."""
@@ -504,9 +508,9 @@ class Tables:
         raise InputError(f"{place}: user {str(one)!r} has {what} a second time: it must stand there once")
 
 
-def refuse_unordered(source: Source, ties: Any) -> None:
+def refuse_unordered(source: Source, ties: Collection[str]) -> None:
     """ValueError for a source whose rows have no order, where equal scores go by it."""
-    if ties == "stable" and source.row == UNORDERED:
+    if "stable" in ties and source.row == UNORDERED:
         raise ValueError(
             f'`ties` must not be "stable": the rows of {source} have no order, give the column that orders them as '
             "`order`"
