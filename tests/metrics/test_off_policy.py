@@ -93,6 +93,36 @@ def test_effective_sample_size_of_slates_by_hand(discount: str) -> None:
     assert float(metric.effective_sample_size()) == pytest.approx(sum(w) ** 2 / sum(x * x for x in w), rel=1e-6)
 
 
+def empty_slates(n: int) -> torch.Tensor:
+    """(10, 3) places, n slates without any."""
+    return torch.ones(10, 3, dtype=torch.bool).index_fill(0, torch.arange(n), False)
+
+
+@pytest.mark.parametrize("assumption", ["independent", "cascade", "standard"])
+@pytest.mark.parametrize("n", [3, 10])
+def test_a_slate_without_a_place_weighs_1(n: int, assumption: Any) -> None:
+    """The product over no places; its value is 0."""
+    metric = SlateOffPolicyValue(assumption=assumption)
+    for _ in range(100):
+        metric.update(*torch.full((3, 10, 3), 0.5).unbind(0), mask=empty_slates(n))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that the policies are not over the same actions
+        assert float(metric.compute()) == pytest.approx(1.5 * (10 - n) / 10)
+    assert float(metric.effective_sample_size()) == pytest.approx(1000)
+
+
+def test_slates_of_which_no_place_counts_weigh_1() -> None:
+    """Where the discount is 0, and where there are no places at all."""
+    first, none = SlateOffPolicyValue(discount=lambda places: places > 1), SlateOffPolicyValue()
+    first.update(*torch.full((3, 200, 1), 0.5).unbind(0))
+    none.update(*torch.ones(3, 200, 0).unbind(0))
+    for metric in (first, none):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert (float(metric.compute()), float(metric.standard_error())) == (0, 0)
+        assert float(metric.effective_sample_size()) == 200
+
+
 @pytest.mark.parametrize("estimator", ["ips", "snips", "dr", "sndr"])
 def test_the_same_policy_earned_the_mean_reward(estimator: str) -> None:
     given = log()

@@ -288,7 +288,8 @@ class SlateOffPolicyValue(RewardSums):
         counts = self.counts_of(weight).expand_as(weight)
         if rows.shown is not None:
             counts = counts * rows.shown
-        mean = (counts * weight).sum(1) / counts.sum(1).clamp(min=torch.finfo(counts.dtype).tiny)
+        total = counts.sum(1)
+        mean = torch.where(total > 0, (counts * weight).sum(1) / total, 1)  # the product over no places
         value = (counts * weight * column["reward"]).sum(1)
         return terms(rows, mean, 0.0, value), rows.indexes, rows.sample_ids
 
