@@ -287,6 +287,27 @@ def test_a_bound_is_that_of_the_product_of_a_slate() -> None:
         assert float(metric.spread().value) == pytest.approx(value), assumption
 
 
+@pytest.mark.parametrize("assumption", ["cascade", "standard"])
+def test_a_product_counts_where_a_part_of_it_is_too_large_or_too_small(assumption: Any) -> None:
+    """1e400 is no number and 1e-400 is 0; bounded, or with the places beyond it, the product is one again."""
+    logged, policy = torch.full((2, 4, 8), 1e-50, dtype=torch.float64).unbind(0)
+    for row, of_row in enumerate(([1.0] * 7 + [0.0], [1.0] * 8, [1e-50] * 8, [1.0] * 4 + [1e-50] * 4)):
+        policy[row] = torch.tensor(of_row, dtype=torch.float64)
+    logged[3, 4:] = 1.0  # 1e50 four times, then as much less
+    expected = {"cascade": [70.0, 80.0, 8.0, 71.0], "standard": [0.0, 80.0, 8.0, 8.0]}[assumption]
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
+        metric = SlateOffPolicyValue(assumption=assumption, max_weight=10.0)
+        metric.update(torch.ones(4, 8), logged[order], policy[order])
+        assert float(metric.spread().value) == pytest.approx(sum(expected) / 4, rel=1e-12)
+        assert float(metric.spread().error) == pytest.approx(float(torch.tensor(expected).std()) / 2, rel=1e-6)
+    small = SlateOffPolicyValue(assumption="standard")
+    small.update(torch.ones(1, 8), logged[3:].flip(1), policy[3:].flip(1))  # 1e-200 comes first
+    assert float(small.spread().value) == pytest.approx(8, rel=1e-12)
+    first = SlateOffPolicyValue(assumption="cascade", discount=lambda places: places <= 1)
+    first.update(torch.ones(1, 8), logged[1:2], policy[1:2])
+    assert float(first.spread().value) == pytest.approx(1e50, rel=1e-12)
+
+
 def test_padding_is_not_read() -> None:
     broken = torch.tensor([[1.0, float("nan")]])
     metric = SlateOffPolicyValue(assumption="standard")

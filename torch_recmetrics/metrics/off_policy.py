@@ -279,12 +279,12 @@ class SlateOffPolicyValue(RewardSums):
             rows.check_values()
         column = rows.columns
         weight = column["policy"] / column["logged"]
+        # Products as sums of logarithms, of which no part overflows that the rest takes back.
         if self.assumption == "cascade":
-            weight = weight.cumprod(1)
+            weight = weight.log().cumsum(1).exp()
         elif self.assumption == "standard":
-            weight = weight.prod(1, keepdim=True).expand_as(weight)
-        if self.max_weight is not None:
-            weight = weight.clamp(max=self.max_weight)
+            weight = weight.log().sum(1, keepdim=True).exp().expand_as(weight)
+        weight = weight.clamp(max=self.max_weight or torch.finfo(weight.dtype).max)
         counts = self.counts_of(weight).expand_as(weight)
         if rows.shown is not None:
             counts = counts * rows.shown
