@@ -420,6 +420,38 @@ def test_values_that_are_refused(change: dict[str, float], message: str) -> None
         metric.update(**given)
 
 
+@pytest.mark.parametrize(
+    ("weights", "logged", "message"),
+    [
+        (1e78, 0.5, r"`\(weights \* policy / logged\) \*\* 2` must be at most 1e\+140, got 1e\+156 in row 2"),
+        (1e10, 1e-70, r"`\(weights \* policy / logged\) \*\* 2` must be at most 1e\+140, got 2.5e\+159 in row 2"),
+        (1e100, 1e-70, r"`weights \* policy / logged \* reward` must be at most 1e\+140, got 5e\+169 in row 2"),
+    ],
+)
+@pytest.mark.parametrize("made_of", [OffPolicyValue, lambda: made("ips"), SlateOffPolicyValue])
+def test_weights_of_which_no_error_comes_are_refused(weights: float, logged: float, message: str, made_of: Any) -> None:
+    columns = torch.full((4, 5), 0.5, dtype=torch.float64)
+    columns[0], columns[3] = 1.0, 1.0
+    columns[1, 2], columns[3, 2] = logged, weights
+    reward, chances, policy, given = columns.unbind(0)
+    for more in ({}, {"indexes": torch.arange(5)}):
+        metric = made_of()
+        shown = [x.unsqueeze(1) if isinstance(metric, SlateOffPolicyValue) else x for x in (reward, chances, policy)]
+        with refused(metric, message):
+            metric.update(*shown, weights=given, **more)
+
+
+def test_a_product_that_is_no_number_is_refused() -> None:
+    metric = SlateOffPolicyValue(assumption="standard")
+    logged = torch.full((3, 40), 0.5)
+    logged[1] = 1e-10
+    message = (
+        r"`weights \* policy / logged \* reward` must be at most 1e\+140, got inf in row 1: .* or give `max_weight`"
+    )
+    with refused(metric, message):
+        metric.update(torch.ones(3, 40), logged, torch.full((3, 40), 0.5))
+
+
 def test_inputs_that_are_missing_or_do_not_fit() -> None:
     given = log(5)
     for estimator, name in (("dm", "expected_policy"), ("dr", "expected"), ("switch-dr", "expected_policy")):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from torch_recmetrics import OffPolicyValue
+from torch_recmetrics import OffPolicyValue, Sliced
 from torch_recmetrics.core.kernels import rewards
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import checks
@@ -114,6 +114,40 @@ def test_both_ways_refuse_the_same(estimator: str, bad: float, name: str) -> Non
         or (name == "logged" and bad < 1e-70)
         or (name == "weights" and (bad < 0 or 0 < bad < 1e-100))
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "row"),
+    [
+        ("weights", 1e70, {"logged": 0.5, "policy": 0.5}),  # its square is a column
+        ("reward", 1e140, {"weights": 1.0, "logged": 0.5, "policy": 0.5, "expected": 0.0}),
+        ("expected_policy", 1e140, {"weights": 1.0}),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("indexes",), ("sample_ids",)], ids=str)
+def test_both_ways_know_the_largest_terms(name: str, most: float, row: dict[str, float], more: tuple[str, ...]) -> None:
+    """Up to a bound the error is a number, beyond it the row is refused: it was nan, without a word."""
+    for factor in (0.99, 1.01):
+        given = {column: values[:50] for column, values in log(5000).items()}
+        given |= {column: torch.arange(50) for column in more}
+        for column, value in {**row, name: most * factor}.items():
+            given[column][43] = value
+        said = []
+        for way in (plain, pytest.MonkeyPatch.context):
+            for metric in (OffPolicyValue(estimator="dr"), Sliced(OffPolicyValue(estimator="dr"), slices=1)):
+                sliced = {"slice_ids": torch.zeros(50, dtype=torch.int64)} if isinstance(metric, Sliced) else {}
+                with way():
+                    try:
+                        metric.update(**given, **sliced)
+                        errors = metric.standard_error()
+                        assert math.isfinite(float(errors["0"] if sliced else errors))
+                    except ValueError as error:
+                        said.append(str(error))
+        if factor > 1:
+            assert len(said) == 4 and len(set(said)) == 1
+            assert "must be at most 1e+140, got 1.0" in said[0] and "in row 43: divide all weights, or" in said[0]
+        else:
+            assert not said
 
 
 def test_the_loop_knows_the_same_bounds() -> None:

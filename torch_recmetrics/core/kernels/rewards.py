@@ -18,6 +18,7 @@ PART = 1 << 17  # rows that one thread adds up
 BLOCK = 1 << 10  # of them are read twice, the second time from the cache: for the means, and for what is around these
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 SMALLEST_LOGGED = 1e-70  # the error has the fourth power of 1 over it; what has so small a chance is never shown
+LARGEST_TERM = 1e140  # of the columns of a row: their squares, and the sums of these, are no infinities
 INF = np.inf
 
 
@@ -45,8 +46,10 @@ def is_broken(rows: tuple[Any, ...], i: int) -> Any:
     own = weights[i] if has_weights else 1.0
     model = expected[i] if has_expected else 0.0
     of_new = new[i] if has_new else 0.0
+    _, model_sum, gain_sum, _, squares = terms_of(rows, i)
     holds = (shown >= SMALLEST_LOGGED) & (shown <= 1) & (new_shown >= 0) & (new_shown <= 1)
     holds = holds & (abs(gain) < INF) & (abs(model) < INF) & (abs(of_new) < INF)
+    holds = holds & (abs(model_sum) <= LARGEST_TERM) & (abs(gain_sum) <= LARGEST_TERM) & (squares <= LARGEST_TERM)
     return 0.0 if holds & ((own == 0) | ((own >= SMALLEST_WEIGHT) & (own <= LARGEST_WEIGHT))) else 1.0
 
 
