@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixtures import old_checkpoints
+from fixtures.histories import fed
 from fixtures.refusals import refused
 
 from torch_recmetrics import OffPolicyValue, RecMetricCollection, SlateOffPolicyValue, Sliced, UserBootstrap
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.state import reward_sums
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
@@ -212,6 +215,90 @@ def test_errors_are_those_of_the_rows() -> None:
         metric = made(estimator)
         metric.update(**given)
         assert float(metric.standard_error()) == pytest.approx(float(values.std()) / 20, rel=1e-12)
+
+
+COMMON = {"1 +- 1e-9": (1.0, 1e-9), "1e8 +- 1": (1e8, 1.0), "times": (1.7e9, 60.0), "-1e8 +- 1": (-1e8, 1.0)}
+
+
+def with_common_part(which: str, n: int = 1000) -> dict[str, torch.Tensor]:
+    """Rewards, and what a model expects, that have a large part in common; four rows of each user."""
+    g = torch.Generator().manual_seed(0)
+    centre, apart = COMMON[which]
+    logged, weights = (torch.rand(n, generator=g, dtype=torch.float64) * 0.5 + 0.5 for _ in range(2))
+    given = {"logged": logged, "weights": weights, "indexes": torch.arange(n) % (n // 4)}
+    given["policy"] = (logged * (1 + 0.2 * torch.randn(n, generator=g, dtype=torch.float64))).clamp(0, 1)
+    for name in ("reward", "expected_policy"):
+        given[name] = centre + apart * torch.randn(n, generator=g, dtype=torch.float64)
+    return given
+
+
+def error_of_ratio(values: torch.Tensor, weights: torch.Tensor, users: torch.Tensor | None) -> float:
+    """That of the mean of values; what they have in common is taken out before anything is added up."""
+    mean = values[0] + ((values - values[0]) * weights).sum() / weights.sum()
+    rests = weights * (values - mean)
+    rests = rests if users is None else rests.new_zeros(int(users.max()) + 1).index_add_(0, users, rests)
+    return float((rests.square().sum() * len(rests) / (len(rests) - 1)).sqrt() / weights.sum())
+
+
+@pytest.mark.parametrize("more", [(), ("weights",), ("indexes",), ("weights", "indexes"), ("sample_ids",)], ids=str)
+@pytest.mark.parametrize("which", COMMON)
+@pytest.mark.parametrize("estimator", ["snips", "sndr", "dm", "ips"])
+def test_errors_keep_their_digits_beside_a_large_common_part(estimator: str, which: str, more: tuple[str, ...]) -> None:
+    """In one update, in many of one or more rows, in merged metrics and slices, by the loop and without it."""
+    given = with_common_part(which)
+    if estimator == "ips":  # a mean of what was shown
+        given["policy"] = given["logged"]
+    own = given["weights"] if "weights" in more else torch.ones_like(given["logged"])
+    of_policy = own * given["policy"] / given["logged"]
+    users = given["indexes"] if "indexes" in more else None
+    values, weights = (given["expected_policy"], own) if estimator == "dm" else (given["reward"], of_policy)
+    if estimator == "sndr":  # whose model adds nothing to the error
+        given |= {"expected": torch.zeros_like(own), "expected_policy": torch.zeros_like(own)}
+    elif estimator != "dm":
+        del given["expected_policy"]
+    given["sample_ids"] = torch.arange(1000)
+    names = {"reward", "logged", "policy", "expected", "expected_policy", *more} & given.keys()
+    given = {name: given[name] for name in names}
+    expected = pytest.approx(error_of_ratio(values, weights, users), rel=1e-5)
+    order = torch.randperm(1000, generator=torch.Generator().manual_seed(1))
+    for way in (plain, pytest.MonkeyPatch.context):
+        with way():
+            whole, split, other, sliced = made(estimator), made(estimator), made(estimator), made(estimator)
+            sliced = Sliced(sliced, slices=1)
+            whole.update(**given)
+            sliced.update(**given, slice_ids=torch.zeros(1000, dtype=torch.int64))
+            for some in (*order[:20].split(1), *order[20:500].split(77)):
+                split.update(**rows(given, some))
+            for some in (*order[500:520].split(1), order[520:]):
+                other.update(**rows(given, some))
+            split.merge_state(other)
+            assert float(whole.standard_error()) == expected
+            assert float(split.standard_error()) == expected
+            assert float(sliced.standard_error()["0"]) == expected
+
+
+@pytest.mark.parametrize("way", [plain, pytest.MonkeyPatch.context])
+def test_equal_rewards_have_no_error(way: Any) -> None:
+    given = with_common_part("1 +- 1e-9")
+    metric = made("snips")
+    with way():
+        for some in torch.arange(1000).split(90):
+            part = rows(given, some)
+            metric.update(torch.full_like(part["logged"], 5.0), part["logged"], part["policy"], weights=part["weights"])
+    assert float(metric.standard_error()) < 1e-14
+
+
+@pytest.mark.parametrize("how", ["alone", "sliced"])
+@pytest.mark.parametrize("history", ["clicks", "weighted clicks", "clicks with sample ids"])
+def test_errors_of_checkpoints_of_before(history: str, how: str) -> None:
+    """Whose states lack the ratios of the columns."""
+    metric = old_checkpoints.made("policy", how)
+    expected = fed(old_checkpoints.made("policy", how), old_checkpoints.updates_of("policy", history, how))
+    metric.load_state_dict(old_checkpoints.read()["policy", history, how][0])
+    errors, others = metric.standard_error(), expected.standard_error()
+    pairs = zip(errors.values(), others.values(), strict=True) if how == "sliced" else [(errors, others)]
+    for error, other in pairs:
+        assert float(error) == pytest.approx(float(other), rel=1e-10, nan_ok=True)
 
 
 class Bandit:

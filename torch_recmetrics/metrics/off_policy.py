@@ -17,8 +17,9 @@ from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
 from torch_recmetrics.core.ranking.ties import DISCOUNTS
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.scatter import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.reward_sums import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT, RewardSums
+from torch_recmetrics.state.reward_sums import RewardSums
 
 __all__ = ["OffPolicyValue", "SlateOffPolicyValue"]
 

@@ -88,7 +88,7 @@ class LoggedRows:
         """Sums and the largest weight with those of the rows, by a loop; None where there is none, or a rule is broken.
 
         Args:
-            sums: (1 + 5 + 25,) so far, see core/tensors/scatter.py.
+            sums: (1 + 5 + 25 + 5,) so far, see core/tensors/scatter.py.
             largest: (1,) the largest weight so far.
             read: which of the estimates count.
             max_weight, switch: as options of the metrics.
