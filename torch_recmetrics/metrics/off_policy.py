@@ -209,7 +209,8 @@ class SlateOffPolicyValue(RewardSums):
 
     A slate has rewards at K places; d is the ``discount`` of a place. W, the weight of a place, follows from what its
     reward may depend on: this place alone (``"independent"``), it and those above (``"cascade"``), or the whole slate
-    (``"standard"``). The more it may depend on, the less bias and the more spread.
+    (``"standard"``). The more it may depend on, the less bias and the more spread. A slate of which no place counts has
+    the value 0 and the weight 1.
 
     Undefined: nan without rows.  Range: any number; higher is better.
     Source: J. McInerney et al., Counterfactual evaluation of slate recommendations with sequential reward interactions,
