@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixtures import old_checkpoints
+from fixtures.histories import fed
 from fixtures.refusals import refused
 
 from torch_recmetrics import OffPolicyValue, RecMetricCollection, SlateOffPolicyValue, Sliced, UserBootstrap
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.state import reward_sums
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
@@ -91,6 +94,36 @@ def test_effective_sample_size_of_slates_by_hand(discount: str) -> None:
         warnings.simplefilter("ignore")
         metric.compute()
     assert float(metric.effective_sample_size()) == pytest.approx(sum(w) ** 2 / sum(x * x for x in w), rel=1e-6)
+
+
+def empty_slates(n: int) -> torch.Tensor:
+    """(10, 3) places, n slates without any."""
+    return torch.ones(10, 3, dtype=torch.bool).index_fill(0, torch.arange(n), False)
+
+
+@pytest.mark.parametrize("assumption", ["independent", "cascade", "standard"])
+@pytest.mark.parametrize("n", [3, 10])
+def test_a_slate_without_a_place_weighs_1(n: int, assumption: Any) -> None:
+    """The product over no places; its value is 0."""
+    metric = SlateOffPolicyValue(assumption=assumption)
+    for _ in range(100):
+        metric.update(*torch.full((3, 10, 3), 0.5).unbind(0), mask=empty_slates(n))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that the policies are not over the same actions
+        assert float(metric.compute()) == pytest.approx(1.5 * (10 - n) / 10)
+    assert float(metric.effective_sample_size()) == pytest.approx(1000)
+
+
+def test_slates_of_which_no_place_counts_weigh_1() -> None:
+    """Where the discount is 0, and where there are no places at all."""
+    first, none = SlateOffPolicyValue(discount=lambda places: places > 1), SlateOffPolicyValue()
+    first.update(*torch.full((3, 200, 1), 0.5).unbind(0))
+    none.update(*torch.ones(3, 200, 0).unbind(0))
+    for metric in (first, none):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert (float(metric.compute()), float(metric.standard_error())) == (0, 0)
+        assert float(metric.effective_sample_size()) == 200
 
 
 @pytest.mark.parametrize("estimator", ["ips", "snips", "dr", "sndr"])
@@ -184,6 +217,90 @@ def test_errors_are_those_of_the_rows() -> None:
         assert float(metric.standard_error()) == pytest.approx(float(values.std()) / 20, rel=1e-12)
 
 
+COMMON = {"1 +- 1e-9": (1.0, 1e-9), "1e8 +- 1": (1e8, 1.0), "times": (1.7e9, 60.0), "-1e8 +- 1": (-1e8, 1.0)}
+
+
+def with_common_part(which: str, n: int = 1000) -> dict[str, torch.Tensor]:
+    """Rewards, and what a model expects, that have a large part in common; four rows of each user."""
+    g = torch.Generator().manual_seed(0)
+    centre, apart = COMMON[which]
+    logged, weights = (torch.rand(n, generator=g, dtype=torch.float64) * 0.5 + 0.5 for _ in range(2))
+    given = {"logged": logged, "weights": weights, "indexes": torch.arange(n) % (n // 4)}
+    given["policy"] = (logged * (1 + 0.2 * torch.randn(n, generator=g, dtype=torch.float64))).clamp(0, 1)
+    for name in ("reward", "expected_policy"):
+        given[name] = centre + apart * torch.randn(n, generator=g, dtype=torch.float64)
+    return given
+
+
+def error_of_ratio(values: torch.Tensor, weights: torch.Tensor, users: torch.Tensor | None) -> float:
+    """That of the mean of values; what they have in common is taken out before anything is added up."""
+    mean = values[0] + ((values - values[0]) * weights).sum() / weights.sum()
+    rests = weights * (values - mean)
+    rests = rests if users is None else rests.new_zeros(int(users.max()) + 1).index_add_(0, users, rests)
+    return float((rests.square().sum() * len(rests) / (len(rests) - 1)).sqrt() / weights.sum())
+
+
+@pytest.mark.parametrize("more", [(), ("weights",), ("indexes",), ("weights", "indexes"), ("sample_ids",)], ids=str)
+@pytest.mark.parametrize("which", COMMON)
+@pytest.mark.parametrize("estimator", ["snips", "sndr", "dm", "ips"])
+def test_errors_keep_their_digits_beside_a_large_common_part(estimator: str, which: str, more: tuple[str, ...]) -> None:
+    """In one update, in many of one or more rows, in merged metrics and slices, by the loop and without it."""
+    given = with_common_part(which)
+    if estimator == "ips":  # a mean of what was shown
+        given["policy"] = given["logged"]
+    own = given["weights"] if "weights" in more else torch.ones_like(given["logged"])
+    of_policy = own * given["policy"] / given["logged"]
+    users = given["indexes"] if "indexes" in more else None
+    values, weights = (given["expected_policy"], own) if estimator == "dm" else (given["reward"], of_policy)
+    if estimator == "sndr":  # whose model adds nothing to the error
+        given |= {"expected": torch.zeros_like(own), "expected_policy": torch.zeros_like(own)}
+    elif estimator != "dm":
+        del given["expected_policy"]
+    given["sample_ids"] = torch.arange(1000)
+    names = {"reward", "logged", "policy", "expected", "expected_policy", *more} & given.keys()
+    given = {name: given[name] for name in names}
+    expected = pytest.approx(error_of_ratio(values, weights, users), rel=1e-5)
+    order = torch.randperm(1000, generator=torch.Generator().manual_seed(1))
+    for way in (plain, pytest.MonkeyPatch.context):
+        with way():
+            whole, split, other, sliced = made(estimator), made(estimator), made(estimator), made(estimator)
+            sliced = Sliced(sliced, slices=1)
+            whole.update(**given)
+            sliced.update(**given, slice_ids=torch.zeros(1000, dtype=torch.int64))
+            for some in (*order[:20].split(1), *order[20:500].split(77)):
+                split.update(**rows(given, some))
+            for some in (*order[500:520].split(1), order[520:]):
+                other.update(**rows(given, some))
+            split.merge_state(other)
+            assert float(whole.standard_error()) == expected
+            assert float(split.standard_error()) == expected
+            assert float(sliced.standard_error()["0"]) == expected
+
+
+@pytest.mark.parametrize("way", [plain, pytest.MonkeyPatch.context])
+def test_equal_rewards_have_no_error(way: Any) -> None:
+    given = with_common_part("1 +- 1e-9")
+    metric = made("snips")
+    with way():
+        for some in torch.arange(1000).split(90):
+            part = rows(given, some)
+            metric.update(torch.full_like(part["logged"], 5.0), part["logged"], part["policy"], weights=part["weights"])
+    assert float(metric.standard_error()) < 1e-14
+
+
+@pytest.mark.parametrize("how", ["alone", "sliced"])
+@pytest.mark.parametrize("history", ["clicks", "weighted clicks", "clicks with sample ids"])
+def test_errors_of_checkpoints_of_before(history: str, how: str) -> None:
+    """Whose states lack the ratios of the columns."""
+    metric = old_checkpoints.made("policy", how)
+    expected = fed(old_checkpoints.made("policy", how), old_checkpoints.updates_of("policy", history, how))
+    metric.load_state_dict(old_checkpoints.read()["policy", history, how][0])
+    errors, others = metric.standard_error(), expected.standard_error()
+    pairs = zip(errors.values(), others.values(), strict=True) if how == "sliced" else [(errors, others)]
+    for error, other in pairs:
+        assert float(error) == pytest.approx(float(other), rel=1e-10, nan_ok=True)
+
+
 class Bandit:
     """Contexts, three actions, and two policies; the true value of one is known from a long run of it."""
 
@@ -255,6 +372,27 @@ def test_a_bound_is_that_of_the_product_of_a_slate() -> None:
         metric = SlateOffPolicyValue(assumption=assumption, max_weight=2.0)
         metric.update(torch.tensor([[1.0, 2.0, 4.0]]), logged, policy)
         assert float(metric.spread().value) == pytest.approx(value), assumption
+
+
+@pytest.mark.parametrize("assumption", ["cascade", "standard"])
+def test_a_product_counts_where_a_part_of_it_is_too_large_or_too_small(assumption: Any) -> None:
+    """1e400 is no number and 1e-400 is 0; bounded, or with the places beyond it, the product is one again."""
+    logged, policy = torch.full((2, 4, 8), 1e-50, dtype=torch.float64).unbind(0)
+    for row, of_row in enumerate(([1.0] * 7 + [0.0], [1.0] * 8, [1e-50] * 8, [1.0] * 4 + [1e-50] * 4)):
+        policy[row] = torch.tensor(of_row, dtype=torch.float64)
+    logged[3, 4:] = 1.0  # 1e50 four times, then as much less
+    expected = {"cascade": [70.0, 80.0, 8.0, 71.0], "standard": [0.0, 80.0, 8.0, 8.0]}[assumption]
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
+        metric = SlateOffPolicyValue(assumption=assumption, max_weight=10.0)
+        metric.update(torch.ones(4, 8), logged[order], policy[order])
+        assert float(metric.spread().value) == pytest.approx(sum(expected) / 4, rel=1e-12)
+        assert float(metric.spread().error) == pytest.approx(float(torch.tensor(expected).std()) / 2, rel=1e-6)
+    small = SlateOffPolicyValue(assumption="standard")
+    small.update(torch.ones(1, 8), logged[3:].flip(1), policy[3:].flip(1))  # 1e-200 comes first
+    assert float(small.spread().value) == pytest.approx(8, rel=1e-12)
+    first = SlateOffPolicyValue(assumption="cascade", discount=lambda places: places <= 1)
+    first.update(torch.ones(1, 8), logged[1:2], policy[1:2])
+    assert float(first.spread().value) == pytest.approx(1e50, rel=1e-12)
 
 
 def test_padding_is_not_read() -> None:
@@ -367,6 +505,38 @@ def test_values_that_are_refused(change: dict[str, float], message: str) -> None
         given[name][2] = value
     with refused(metric, message):
         metric.update(**given)
+
+
+@pytest.mark.parametrize(
+    ("weights", "logged", "message"),
+    [
+        (1e78, 0.5, r"`\(weights \* policy / logged\) \*\* 2` must be at most 1e\+140, got 1e\+156 in row 2"),
+        (1e10, 1e-70, r"`\(weights \* policy / logged\) \*\* 2` must be at most 1e\+140, got 2.5e\+159 in row 2"),
+        (1e100, 1e-70, r"`weights \* policy / logged \* reward` must be at most 1e\+140, got 5e\+169 in row 2"),
+    ],
+)
+@pytest.mark.parametrize("made_of", [OffPolicyValue, lambda: made("ips"), SlateOffPolicyValue])
+def test_weights_of_which_no_error_comes_are_refused(weights: float, logged: float, message: str, made_of: Any) -> None:
+    columns = torch.full((4, 5), 0.5, dtype=torch.float64)
+    columns[0], columns[3] = 1.0, 1.0
+    columns[1, 2], columns[3, 2] = logged, weights
+    reward, chances, policy, given = columns.unbind(0)
+    for more in ({}, {"indexes": torch.arange(5)}):
+        metric = made_of()
+        shown = [x.unsqueeze(1) if isinstance(metric, SlateOffPolicyValue) else x for x in (reward, chances, policy)]
+        with refused(metric, message):
+            metric.update(*shown, weights=given, **more)
+
+
+def test_a_product_that_is_no_number_is_refused() -> None:
+    metric = SlateOffPolicyValue(assumption="standard")
+    logged = torch.full((3, 40), 0.5)
+    logged[1] = 1e-10
+    message = (
+        r"`weights \* policy / logged \* reward` must be at most 1e\+140, got inf in row 1: .* or give `max_weight`"
+    )
+    with refused(metric, message):
+        metric.update(torch.ones(3, 40), logged, torch.full((3, 40), 0.5))
 
 
 def test_inputs_that_are_missing_or_do_not_fit() -> None:

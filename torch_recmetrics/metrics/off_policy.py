@@ -17,8 +17,9 @@ from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
 from torch_recmetrics.core.ranking.ties import DISCOUNTS
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
+from torch_recmetrics.core.tensors.scatter import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT
 from torch_recmetrics.state.options import option
-from torch_recmetrics.state.reward_sums import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT, RewardSums
+from torch_recmetrics.state.reward_sums import RewardSums
 
 __all__ = ["OffPolicyValue", "SlateOffPolicyValue"]
 
@@ -40,10 +41,13 @@ def columns_mask(*columns: int) -> Tensor:
     return chosen
 
 
-def terms(rows: LoggedRows, ratio: Tensor, expected: Tensor | float, reward: Tensor) -> Tensor:
-    """(M, 5): the columns of the sums for each row.
+def terms(
+    metric: RewardSums, rows: LoggedRows, ratio: Tensor, expected: Tensor | float, reward: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """(M, 5) columns of the sums, and the users and sample ids of the rows, checked.
 
     Args:
+        metric: that adds them up.
         rows: whose weights v multiply all columns.
         ratio: (M,) w.
         expected: (M,) what the model expects of the new policy.
@@ -51,7 +55,10 @@ def terms(rows: LoggedRows, ratio: Tensor, expected: Tensor | float, reward: Ten
     """
     own = rows.weights
     weighed = own * ratio
-    return torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
+    columns = torch.stack([own, own * expected, own * reward, weighed, weighed.square()]).T
+    if metric.validate_args:
+        rows.check_values(columns)
+    return columns, rows.indexes, rows.sample_ids
 
 
 def logged_rows(metric: RewardSums, given: dict[str, Any], needed: Sequence[str], why: str, ndim: int) -> LoggedRows:
@@ -86,8 +93,8 @@ class OffPolicyValue(RewardSums):
 
     Raises:
         TypeError, ValueError: for options that do not go together, and in ``update`` for probabilities outside of
-            [0, 1], a logged one below 1e-70, numbers that are not finite, other lengths, and inputs that the estimator
-            needs.
+            [0, 1], a logged one below 1e-70, numbers that are not finite or too large for an error, other lengths, and
+            inputs that the estimator needs.
 
     >>> metric = OffPolicyValue(estimator="snips")
     >>> metric.update(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]))
@@ -138,7 +145,7 @@ class OffPolicyValue(RewardSums):
             expected: (M,) the reward that a model expects of it; for ``"dr"``, ``"sndr"`` and ``"switch-dr"``.
             expected_policy: (M,) the reward that it expects of the new policy; for these and ``"dm"``.
             indexes: (M,) integer, the user of each row.
-            weights: (M,) weight of each row, 0 or 1e-100 to 1e100.
+            weights: (M,) weight v of each row, 0 or 1e-100 to 1e100; v w may be 1e70 at most.
             sample_ids: (M,) integer, the row of the data set; it counts once however often it arrives.
 
         Raises:
@@ -173,8 +180,6 @@ class OffPolicyValue(RewardSums):
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         rows = self.rows_of(given)
-        if self.validate_args:
-            rows.check_values()
         column = rows.columns
         weight = column["policy"] / column["logged"]
         used = weight if self.max_weight is None else weight.clamp(max=self.max_weight)
@@ -183,7 +188,7 @@ class OffPolicyValue(RewardSums):
         reward = column["reward"] - column["expected"] if "expected" in read else column["reward"]
         if self.switch is not None:
             reward = torch.where(weight <= self.switch, reward, 0)
-        return terms(rows, used, expected, used * reward), rows.indexes, rows.sample_ids
+        return terms(self, rows, used, expected, used * reward)
 
     def parts(self) -> list[tuple[Tensor, int]]:
         return {
@@ -204,7 +209,8 @@ class SlateOffPolicyValue(RewardSums):
 
     A slate has rewards at K places; d is the ``discount`` of a place. W, the weight of a place, follows from what its
     reward may depend on: this place alone (``"independent"``), it and those above (``"cascade"``), or the whole slate
-    (``"standard"``). The more it may depend on, the less bias and the more spread.
+    (``"standard"``). The more it may depend on, the less bias and the more spread. A slate of which no place counts has
+    the value 0 and the weight 1.
 
     Undefined: nan without rows.  Range: any number; higher is better.
     Source: J. McInerney et al., Counterfactual evaluation of slate recommendations with sequential reward interactions,
@@ -257,7 +263,7 @@ class SlateOffPolicyValue(RewardSums):
             policy: (B, K) that of the new policy, in [0, 1].
             mask: (B, K) bool, True = a place of the slate, False = padding, which is not read.
             indexes: (B,) integer, the user of each slate.
-            weights: (B,) weight of each slate, 0 or 1e-100 to 1e100.
+            weights: (B,) weight v of each slate, 0 or 1e-100 to 1e100; v times its mean W may be 1e70 at most.
             sample_ids: (B,) integer, the row of the data set; it counts once however often it arrives.
 
         Raises:
@@ -275,22 +281,21 @@ class SlateOffPolicyValue(RewardSums):
 
     def terms_of(self, given: dict[str, Any]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         rows = logged_rows(self, given, self.needed, "each place of a slate has one", ndim=2)
-        if self.validate_args:
-            rows.check_values()
         column = rows.columns
         weight = column["policy"] / column["logged"]
+        # Products as sums of logarithms, of which no part overflows that the rest takes back.
         if self.assumption == "cascade":
-            weight = weight.cumprod(1)
+            weight = weight.log().cumsum(1).exp()
         elif self.assumption == "standard":
-            weight = weight.prod(1, keepdim=True).expand_as(weight)
-        if self.max_weight is not None:
-            weight = weight.clamp(max=self.max_weight)
+            weight = weight.log().sum(1, keepdim=True).exp().expand_as(weight)
+        weight = weight.clamp(max=self.max_weight or torch.finfo(weight.dtype).max)
         counts = self.counts_of(weight).expand_as(weight)
         if rows.shown is not None:
             counts = counts * rows.shown
-        mean = (counts * weight).sum(1) / counts.sum(1).clamp(min=torch.finfo(counts.dtype).tiny)
+        total = counts.sum(1)
+        mean = torch.where(total > 0, (counts * weight).sum(1) / total, 1)  # the product over no places
         value = (counts * weight * column["reward"]).sum(1)
-        return terms(rows, mean, 0.0, value), rows.indexes, rows.sample_ids
+        return terms(self, rows, mean, 0.0, value)
 
     def counts_of(self, weight: Tensor) -> Tensor:
         """(K,): what each place counts."""

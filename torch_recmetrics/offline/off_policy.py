@@ -77,7 +77,8 @@ def off_policy(
         expected: the column of the reward that a model expects of it; read for ``"dr"``, ``"sndr"``, ``"switch-dr"``.
         expected_policy: the column of the reward that it expects of the new policy; read for these and ``"dm"``.
         user: the column of the user, of any type; the rows of a user then count together in the intervals.
-        weight: the column of the weight of the row, 0 or 1e-100 to 1e100; by default all rows have 1.
+        weight: the column of the weight of the row, 0 or 1e-100 to 1e100, of which policy / logged makes 1e70 at most;
+            by default all rows have 1.
         level: of the intervals, between 0 and 1.
         memory_limit, temp_directory, threads: of DuckDB: a size such as ``"1GB"``, a folder and a number.
 

@@ -146,6 +146,7 @@ class RecMetric(Configured, Metric):
     slot_table: ClassVar[type[Any] | None] = None  # the SlotTable that remembers it in metrics around metrics
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
+    _grown: Mapping[str, int] = MappingProxyType({})  # how many numbers of a state older checkpoints lack
     _waiting: Any = None  # what users wait in, see :meth:`defer_states`
     _deferred: Mapping[str, Any] = MappingProxyType({})  # the states that are hidden meanwhile
     fused: Any = None  # what members of one collection share, see collection/fused_state.py
@@ -341,12 +342,21 @@ class RecMetric(Configured, Metric):
         words = [self.name, *(f"{name}={value}" for name, value in self.config().items())]
         return "_".join(words).replace(".", ",")
 
-    def add(self, stem: str, default: Tensor | RowsOf, combined: Callable[[Tensor], Tensor] | None = None) -> None:
+    def add(
+        self,
+        stem: str,
+        default: Tensor | RowsOf,
+        combined: Callable[[Tensor], Tensor] | None = None,
+        *,
+        grown: int = 0,
+    ) -> None:
         """Declare a state: a list of such rows, which are joined, or a tensor that is summed.
 
-        `combined` makes one such tensor from several, (n, ...), where plain addition does not.
+        `combined` makes one such tensor from several, (n, ...), where plain addition does not. Older checkpoints lack
+        its last `grown` numbers, which are 0 there.
         """
         self.__dict__.pop("_state_names", None)
+        self.__dict__["_grown"] = {**self._grown, stem: grown}
         if isinstance(default, Tensor):
             self.add_state(self.state_name(stem), default, combined or "sum")
             return
@@ -614,6 +624,9 @@ class RecMetric(Configured, Metric):
             raise ValueError(f"`{stem}` of {self.name} must be a tensor, got {type(value).__name__}")
         rows = self._rows_of.get(stem)
         like: Any = self._defaults[self.state_name(stem)] if rows is None else self.empty_row(stem)
+        grown = self._grown[stem]
+        if grown and value.shape == (*like.shape[:-1], like.shape[-1] - grown):
+            return self._checked_state(stem, torch.cat([value, value.new_zeros((*value.shape[:-1], grown))], -1))
         loses_fractions = value.is_floating_point() and not like.is_floating_point()
         if not (rows.fit(value) if rows is not None else value.shape == like.shape and not loses_fractions):
             shape = ", ".join(["any", *("any" if n == 0 else str(n) for n in like.shape[1:])])

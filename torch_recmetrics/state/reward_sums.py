@@ -16,7 +16,18 @@ from torch import Tensor
 
 from torch_recmetrics.core.distributed.collectives import gather_vectors
 from torch_recmetrics.core.tensors import checks as check
-from torch_recmetrics.core.tensors.scatter import joined, parted, scatter_by, scatter_of, size_of, squares_along
+from torch_recmetrics.core.tensors.scatter import (
+    COLUMNS,
+    NUMBERS,
+    ROWS,
+    WEIGHT,
+    WEIGHT_SQUARES,
+    joined,
+    parted,
+    scatter_by,
+    scatter_of,
+    squares_along,
+)
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
@@ -24,10 +35,6 @@ from torch_recmetrics.state.rows import HERE, Ranks, RowMetric
 from torch_recmetrics.state.slot_sums import SumTable
 from torch_recmetrics.state.slots import Entries
 
-# The columns of a row of weight v whose new policy shows it w times as often: v, v times what the model of the rewards
-# expects of the new policy, v w times the reward (or its rest beside the model), v w, and (v w)^2.
-ROWS, EXPECTED, REWARD, WEIGHT, WEIGHT_SQUARES = range(5)
-COLUMNS = 5
 KEPT_ROWS = 1 << 16  # of users, until those of one user are put together
 FEW_ROWS = 100  # of effective sample size
 FAR = 5  # standard errors
@@ -46,7 +53,7 @@ class RewardTable(SumTable):
         super().arrange()
         if not self.drawn:
             self.of_sums, self.keeps_rows = "scatter", True  # a user may have more rows, here or on another rank
-            self.shape, self.combined = (self.slots.number, size_of(COLUMNS)), joined
+            self.shape, self.combined, self.grown = (self.slots.number, NUMBERS), joined, COLUMNS
             # Of `users` whether a row has one, and which.
             self.columns = {"terms": RowsOf(torch.float64, (COLUMNS,)), "users": RowsOf(columns=(2,))}
 
@@ -61,7 +68,7 @@ class RewardTable(SumTable):
         return super().at_once(named=named, keyed=keyed) if self.drawn else not (named or keyed)
 
     def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
-        """(S + 1, 1 + C + C^2): of all rows; those of one user in one slot are a unit."""
+        """(S + 1, 1 + C + C^2 + C): of all rows; those of one user in one slot are a unit."""
         terms, users = columns
         if not bool(users[:, 0].any()):
             return scatter_by(slots, terms, terms[:, ROWS] > 0, self.slots.number)
@@ -100,7 +107,7 @@ class RewardSums(RowMetric):
 
     def setup(self) -> None:
         super().setup()
-        self.add("scatter", torch.zeros(size_of(COLUMNS), dtype=self.wide, device=self.device), joined)
+        self.add("scatter", torch.zeros(NUMBERS, dtype=self.wide, device=self.device), joined, grown=COLUMNS)
         self.add("largest", self.numbers(0), functools.partial(torch.amax, dim=0))
 
     # What a subclass says
@@ -149,7 +156,7 @@ class RewardSums(RowMetric):
             self.keep(terms=terms, indexes=users)
 
     def totals(self, ranks: Ranks = HERE) -> tuple[Tensor, Tensor]:
-        """(1 + C + C^2,) of all units, and the largest weight of a row; over ranks, of the users that this one owns."""
+        """Those of all units, and the largest weight of a row; over ranks, of the users that this one owns."""
         scatter, largest = self.state("scatter"), self.state("largest")
         if not (self.state("terms") or ranks.several):
             return scatter, largest
@@ -190,8 +197,8 @@ class RewardSums(RowMetric):
         return total
 
     def spread_of(self, scatter: Tensor) -> Spread:
-        """That of (..., 1 + C + C^2)."""
-        n, sums, _ = parted(scatter)
+        """That of (..., 1 + C + C^2 + C)."""
+        n, sums, _, _ = parted(scatter)
         error = error_of(squares_along(scatter, self.direction(sums)), n.squeeze(-1))
         return Spread(self.value(sums.movedim(-1, 0)), error, n.squeeze(-1))
 
@@ -247,5 +254,5 @@ def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rows_scatter(units: Tensor) -> Tensor:
-    """(1 + C + C^2,) of (U, 5) units; one without weight does not count."""
+    """(1 + C + C^2 + C,) of (U, 5) units; one without weight does not count."""
     return scatter_of(units, units[:, ROWS] > 0)

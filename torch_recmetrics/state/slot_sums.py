@@ -32,6 +32,7 @@ class SumTable(SlotTable):
 
     of_sums = "sums"  # the name of their state
     keeps_rows = False  # whether all rows wait, until those of every rank are known
+    grown = 0  # how many numbers at the end of it older checkpoints lack
 
     def arrange(self) -> None:
         several, slots = RowsOf(torch.float64, (self.n_columns,)), (self.slots.number,)
@@ -87,7 +88,8 @@ class SumTable(SlotTable):
 
     def declare(self) -> None:
         super().declare()
-        self.add(self.of_sums, torch.zeros(self.shape, dtype=self.holder.wide, device=self.device), self.combined)
+        zeros = torch.zeros(self.shape, dtype=self.holder.wide, device=self.device)
+        self.add(self.of_sums, zeros, self.combined, grown=self.grown)
 
     def added(self, some: Tensor, others: Tensor) -> Tensor:
         """The sums of the rows of both."""

@@ -116,9 +116,9 @@ class SlotTable(KeptRows):
 
     # States
 
-    def add(self, stem: str, default: Tensor | RowsOf, combined: Callable[[Tensor], Tensor] | None = None) -> None:
-        """Declare a state."""
-        self.holder.add(stem + self.suffix, default, combined)
+    def add(self, stem: str, *declared: Any, **how: Any) -> None:
+        """Declare a state, as of a metric."""
+        self.holder.add(stem + self.suffix, *declared, **how)
 
     def declare(self) -> None:
         """Add the states."""

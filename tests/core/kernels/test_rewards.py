@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from torch_recmetrics import OffPolicyValue
+from torch_recmetrics import OffPolicyValue, Sliced
 from torch_recmetrics.core.kernels import rewards
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors import checks
-from torch_recmetrics.state import reward_sums
+from torch_recmetrics.core.tensors.scatter import COLUMNS, parted
 
 pytest.importorskip("numba")
 OPTIONS: list[dict[str, Any]] = [
@@ -44,6 +44,14 @@ def added(options: dict[str, Any], *updates: dict[str, torch.Tensor]) -> tuple[t
     return metric.state("scatter"), metric.state("largest")
 
 
+def assert_same(sums: torch.Tensor, expected: torch.Tensor) -> None:
+    """But for rounding, which of a product is that of its two columns."""
+    n, totals, products, ratios = parted(expected)
+    spread = products.view(COLUMNS, COLUMNS).diagonal().sqrt()
+    scale = torch.cat([n, totals.abs(), torch.outer(spread, spread).flatten(), ratios.abs()])
+    assert ((sums - expected).abs() <= 1e-11 * scale + 1e-9).all()
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options["estimator"])
 def test_both_ways_give_the_same_sums(options: dict[str, Any], weighted: bool) -> None:
@@ -55,7 +63,7 @@ def test_both_ways_give_the_same_sums(options: dict[str, Any], weighted: bool) -
     sums, largest = added(options, *updates)
     with plain():
         expected, expected_largest = added(options, *updates)
-    torch.testing.assert_close(sums, expected, rtol=1e-11, atol=1e-9)
+    assert_same(sums, expected)
     assert torch.equal(sums[0], expected[0]) and torch.allclose(largest, expected_largest, rtol=1e-15)
 
 
@@ -87,7 +95,7 @@ def test_other_dtypes_and_strides(dtype: torch.dtype) -> None:
     sums, _ = added({"estimator": "snips"}, given)
     with plain():
         expected, _ = added({"estimator": "snips"}, given)
-    torch.testing.assert_close(sums, expected, rtol=1e-11, atol=1e-9)
+    assert_same(sums, expected)
 
 
 @pytest.mark.parametrize("name", ["reward", "logged", "policy", "expected", "expected_policy", "weights"])
@@ -116,10 +124,44 @@ def test_both_ways_refuse_the_same(estimator: str, bad: float, name: str) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "row"),
+    [
+        ("weights", 1e70, {"logged": 0.5, "policy": 0.5}),  # its square is a column
+        ("reward", 1e140, {"weights": 1.0, "logged": 0.5, "policy": 0.5, "expected": 0.0}),
+        ("expected_policy", 1e140, {"weights": 1.0}),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("indexes",), ("sample_ids",)], ids=str)
+def test_both_ways_know_the_largest_terms(name: str, most: float, row: dict[str, float], more: tuple[str, ...]) -> None:
+    """Up to a bound the error is a number, beyond it the row is refused: it was nan, without a word."""
+    for factor in (0.99, 1.01):
+        given = {column: values[:50] for column, values in log(5000).items()}
+        given |= {column: torch.arange(50) for column in more}
+        for column, value in {**row, name: most * factor}.items():
+            given[column][43] = value
+        said = []
+        for way in (plain, pytest.MonkeyPatch.context):
+            for metric in (OffPolicyValue(estimator="dr"), Sliced(OffPolicyValue(estimator="dr"), slices=1)):
+                sliced = {"slice_ids": torch.zeros(50, dtype=torch.int64)} if isinstance(metric, Sliced) else {}
+                with way():
+                    try:
+                        metric.update(**given, **sliced)
+                        errors = metric.standard_error()
+                        assert math.isfinite(float(errors["0"] if sliced else errors))
+                    except ValueError as error:
+                        said.append(str(error))
+        if factor > 1:
+            assert len(said) == 4 and len(set(said)) == 1
+            assert "must be at most 1e+140, got 1.0" in said[0] and "in row 43: divide all weights, or" in said[0]
+        else:
+            assert not said
+
+
 def test_the_loop_knows_the_same_bounds() -> None:
     """It is compiled again only where its own file changes, so it imports none."""
     assert (rewards.SMALLEST_WEIGHT, rewards.LARGEST_WEIGHT) == (checks.SMALLEST_WEIGHT, checks.LARGEST_WEIGHT)
-    assert rewards.COLUMNS == reward_sums.COLUMNS
+    assert rewards.COLUMNS == COLUMNS
 
 
 def test_without_checks_nothing_is_refused() -> None:

@@ -18,7 +18,9 @@ PART = 1 << 17  # rows that one thread adds up
 BLOCK = 1 << 10  # of them are read twice, the second time from the cache: for the means, and for what is around these
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 SMALLEST_LOGGED = 1e-70  # the error has the fourth power of 1 over it; what has so small a chance is never shown
+LARGEST_TERM = 1e140  # of the columns of a row: their squares, and the sums of these, are no infinities
 INF = np.inf
+SMALLEST = np.finfo(np.float64).tiny  # a sum of 0 is no divisor
 
 
 @compiled_sums
@@ -45,8 +47,10 @@ def is_broken(rows: tuple[Any, ...], i: int) -> Any:
     own = weights[i] if has_weights else 1.0
     model = expected[i] if has_expected else 0.0
     of_new = new[i] if has_new else 0.0
+    _, model_sum, gain_sum, _, squares = terms_of(rows, i)
     holds = (shown >= SMALLEST_LOGGED) & (shown <= 1) & (new_shown >= 0) & (new_shown <= 1)
     holds = holds & (abs(gain) < INF) & (abs(model) < INF) & (abs(of_new) < INF)
+    holds = holds & (abs(model_sum) <= LARGEST_TERM) & (abs(gain_sum) <= LARGEST_TERM) & (squares <= LARGEST_TERM)
     return 0.0 if holds & ((own == 0) | ((own >= SMALLEST_WEIGHT) & (own <= LARGEST_WEIGHT))) else 1.0
 
 
@@ -68,14 +72,20 @@ def sums_of(rows: tuple[Any, ...], first: int, last: int, largest: float) -> Any
 
 
 @compiled_sums
-def products_of(rows: tuple[Any, ...], first: int, last: int, means: tuple[float, ...]) -> Any:
-    """The sums of the products of what two columns are off their means, over the rows that count."""
+def products_of(
+    rows: tuple[Any, ...], first: int, last: int, means: tuple[float, ...], expected: float, reward: float
+) -> Any:
+    """The sums of the products of what two columns are off their means, over the rows that count.
+
+    The second and the third column are rests beside the ratios `expected` and `reward`, see core/tensors/scatter.py.
+    """
     m0, m1, m2, m3, m4 = means
     p00 = p01 = p02 = p03 = p04 = p11 = p12 = p13 = p14 = p22 = p23 = p24 = p33 = p34 = p44 = 0.0
     for i in range(np.uint64(first), np.uint64(last)):
         x0, x1, x2, x3, x4 = terms_of(rows, i)
         n = 1.0 if x0 > 0 else 0.0
         x0, x1, x2, x3, x4 = x0 - n * m0, x1 - n * m1, x2 - n * m2, x3 - n * m3, x4 - n * m4
+        x1, x2 = x1 - expected * x0, x2 - reward * x3
         p00, p01, p02, p03, p04 = p00 + x0 * x0, p01 + x0 * x1, p02 + x0 * x2, p03 + x0 * x3, p04 + x0 * x4
         p11, p12, p13, p14 = p11 + x1 * x1, p12 + x1 * x2, p13 + x1 * x3, p14 + x1 * x4
         p22, p23, p24 = p22 + x2 * x2, p23 + x2 * x3, p24 + x2 * x4
@@ -85,18 +95,33 @@ def products_of(rows: tuple[Any, ...], first: int, last: int, means: tuple[float
 
 
 @compiled_sums
-def add_block(scatter: Array, n: float, totals: Any, means: Any, around: Any) -> None:
-    """Add a block to (1 + 5 + 25,), as core/tensors/scatter.py joins two parts."""
+def ratios_with(scatter: Array, totals: Any) -> Any:
+    """`ratios_of` of core/tensors/scatter.py, of the second and the third column, with the totals of a block."""
+    own, expected, reward, weight, _ = totals
+    to_own, to_weight = max(scatter[1] + own, SMALLEST), max(scatter[4] + weight, SMALLEST)
+    return (scatter[2] + expected) / to_own, (scatter[3] + reward) / to_weight
+
+
+@compiled_sums
+def add_block(scatter: Array, n: float, totals: Any, means: Any, ratios: Any, around: Any) -> None:
+    """Add a block to (1 + 5 + 25 + 5,), as core/tensors/scatter.py joins two parts; `ratios` are those of both."""
     before = scatter[0]
     between = before * n / max(before + n, 1.0)
-    apart = scatter[1:] / max(before, 1.0)
+    apart = scatter[1 : 1 + COLUMNS] / max(before, 1.0)
     for a in range(COLUMNS):
         apart[a] -= means[a]
         scatter[1 + a] += totals[a]
     scatter[0] += n
+    products = scatter[1 + COLUMNS : -COLUMNS].reshape(COLUMNS, COLUMNS)
+    for of, per, ratio in ((1, 0, ratios[0]), (2, 3, ratios[1])):
+        shift = ratio - scatter[of - COLUMNS]
+        apart[of] -= ratio * apart[per]
+        products[:, of] -= shift * products[:, per]
+        products[of] -= shift * products[per]
+        scatter[of - COLUMNS] = ratio
     for a in range(COLUMNS):
         for b in range(COLUMNS):
-            scatter[1 + COLUMNS * (1 + a) + b] += around[a][b] + apart[a] * apart[b] * between
+            products[a, b] += around[a][b] + apart[a] * apart[b] * between
 
 
 @compiled_sums
@@ -104,7 +129,7 @@ def add_rewards(first: int, last: int, rows: tuple[Any, ...], sums: Array, large
     """Add parts of the rows to what is there.
 
     Args:
-        sums: (parts, 1 + 5 + 25), as in core/tensors/scatter.py.
+        sums: (parts, 1 + 5 + 25 + 5), as in core/tensors/scatter.py.
         largest: (parts,) the largest v w.
         broken: (parts,) how many rows break a rule.
     """
@@ -117,4 +142,5 @@ def add_rewards(first: int, last: int, rows: tuple[Any, ...], sums: Array, large
             if n_above > 0:
                 for i in range(begin, end):
                     largest[part] = max(largest[part], terms_of(rows, i)[3])
-            add_block(sums[part], n, totals, means, products_of(rows, begin, end, means))
+            ratios = ratios_with(sums[part], totals)
+            add_block(sums[part], n, totals, means, ratios, products_of(rows, begin, end, means, *ratios))

@@ -30,6 +30,14 @@ RULES: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
         "in [0, 1], the chance with which the new policy shows the same",
     ),
 }
+# The columns of the sums of a row, as core/kernels/rewards.py has them.
+TERMS = (
+    "weights",
+    "weights * expected_policy",
+    "weights * policy / logged * reward",
+    "weights * policy / logged",
+    "(weights * policy / logged) ** 2",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +56,23 @@ class LoggedRows:
         reward = self.columns["reward"]
         return reward.new_ones(reward.shape[0]) if self.given_weights is None else exact(self.given_weights)
 
-    def check_values(self) -> None:
-        """Refuse numbers that break a rule."""
+    def check_values(self, terms: Tensor) -> None:
+        """Refuse numbers that break a rule, and (M, 5) columns of the sums of which no error would come."""
         checks = check.ValueChecks()
         for name, column in self.columns.items():
             defer_numbers(checks, name, column)
         if self.given_weights is not None:
             check.defer_weights(checks, self.given_weights)
+        broken = ~(terms.abs() <= rewards.LARGEST_TERM)
+
+        def message(row: int) -> str:
+            column = int(broken[row].to(torch.uint8).argmax())
+            return (
+                f"`{TERMS[column]}` must be at most {rewards.LARGEST_TERM:g}, got {terms[row, column].item():g} in row "
+                f"{row}: divide all weights, or all rewards, by one number, or give `max_weight`"
+            )
+
+        checks.defer(broken, message)
         checks.raise_first()
 
     def add_to(
@@ -67,14 +85,14 @@ class LoggedRows:
         *,
         validate_args: bool,
     ) -> tuple[Tensor, Tensor] | None:
-        """Sums and the largest weight with those of the rows, by a loop; None where there is none.
+        """Sums and the largest weight with those of the rows, by a loop; None where there is none, or a rule is broken.
 
         Args:
-            sums: (1 + 5 + 25,) so far, see core/tensors/scatter.py.
+            sums: (1 + 5 + 25 + 5,) so far, see core/tensors/scatter.py.
             largest: (1,) the largest weight so far.
             read: which of the estimates count.
             max_weight, switch: as options of the metrics.
-            validate_args: whether to refuse numbers that break a rule.
+            validate_args: whether to look at the rules.
         """
         known = {name: column for name, column in self.columns.items() if name not in ESTIMATES or name in read}
         if self.given_weights is not None:
@@ -94,7 +112,7 @@ class LoggedRows:
         over_rows(rewards.add_rewards, n_parts, rows, *out, work=n_rows * len(arrays))
         unread = (column for name, column in self.columns.items() if name not in known)
         if validate_args and (broken.any() or not all(column.isfinite().all() for column in unread)):
-            self.check_values()
+            return None
         return parts[0] if n_parts == 1 else joined(parts), most.amax(0, keepdim=True)
 
 

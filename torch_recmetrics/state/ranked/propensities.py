@@ -57,7 +57,7 @@ class PropensityMeans(RelevanceMeans):
         default=True,
         config="changed",
         doc="With ``propensities``: divide by the sum of the weights (SNIPS), or by R (IPS, which may leave "
-        "the range).",
+        "the range, and whose level grows with the weights: R counts the observed relevant items alone).",
     )
 
     def setup(self) -> None:
