@@ -109,9 +109,8 @@ READINGS: dict[str, Callable[[Any, Any], torch.Tensor]] = {
     "ideal_sum": lambda stats, cutoffs: stats.ideal_sum(cutoffs, "linear"),
     "stop_reciprocal": lambda stats, cutoffs: stats.stop_reciprocal(cutoffs, lambda grades: grades / 8),
     "hits_within": lambda stats, cutoffs: stats.hits_within(cutoffs, torch.ones(stats.ranking.n_users, 1)),
-    "places": lambda stats, cutoffs: stats.places(cutoffs, None)[0],
 }
-OF_CUTOFFS = ("cut", "max_hits", "n_retrieved", "hits", "p_hit", "precision_sum", "mean_precision", "reciprocal")
+OF_CUTOFFS = ("max_hits", "n_retrieved", "hits", "p_hit", "precision_sum", "mean_precision", "reciprocal")
 
 
 @pytest.mark.parametrize("cutoffs", [(1, 2), (None,), (2, None)], ids=str)

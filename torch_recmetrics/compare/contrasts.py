@@ -28,51 +28,50 @@ from torch_recmetrics.compare.statistics import (
     t_quantile,
     users_needed,
 )
+from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.user_values import UserValues
 
 CLOSE, MOST = 1.05, 1e15  # how exactly the users are told who would decide a rule, and how many there may be
-FEW = 10  # where fewer users lie on the other side of a margin, their share decides too: see Users.chance
-CLOSE_TO_WHOLE = 1e-6  # sums of whole losses are so near to whole numbers
+FEW = 10  # users who lose much, of whom Hall's statistic knows enough
+CLOSE_TO_WHOLE = 1e-6  # sums of equal weights are so near to whole numbers
 
 
 @dataclass(frozen=True)
 class Users:
-    """What the users add to a contrast, for a rule of a margin or a bound."""
+    """The gain and the size of each user, and the most that one may lose or gain."""
 
     gains: Array  # (n,)
     sizes: Array  # (n,)
     weights: Array  # (n,) the largest of them 1
-    lost: tuple[float, float]  # (gain, size) of a user who loses the largest value that a user has
-    gained: tuple[float, float]  # of one who gains as much
+    lost: tuple[float, float]  # (gain, size) of one who loses the most
+    gained: tuple[float, float]  # of one who gains the most
 
-    def chance(self, relative: float, copies: float = 1.0, shortfall: float = 0.0, *, held: bool) -> float:
-        """How likely users are so far beyond `relative` times the size where the mean is exactly there.
+    def p_value(self, relative: float, copies: float = 1.0, shortfall: float = 0.0, *, held: bool) -> float:
+        """The p-value of the rule that the mean gain is exactly `relative` times the mean size; the larger of two.
 
-        The larger of two p-values. Student's t errs where the users' values are skewed; Hall's statistic corrects it
-        (P. Hall, On the removal of skewness by transformation, 1992). And rare losses may be missing among a few
-        hundred users: where fewer than `FEW` lie on the other side, their share decides too.
+        Student's t errs where the users' values are skewed; Hall's statistic corrects it (P. Hall, On the removal of
+        skewness by transformation, 1992). And a few hundred users may hold none of those who lose much: see
+        :func:`p_value_of_rare`.
 
         Args:
             relative: the margin.
             copies: how many times each user is there.
-            shortfall: how many standard errors they are less far beyond, by bad luck.
+            shortfall: by how many standard errors a sample falls short of what is expected of it.
             held: True to test that the rule is held, False to test that it has failed.
         """
         side = 1 if held else -1
         beyond = side * (self.gains - relative * self.sizes)
+        gain, size = self.lost if held else self.gained
         t = without_skewness(summed_up(beyond, self.weights), copies) - shortfall
         p = t_probability(-t, copies * len(beyond) - 1)
-        if copies * int((beyond < 0).sum()) < FEW:
-            gain, size = self.lost if held else self.gained
-            p = max(p, chance_of_few(beyond, self.weights, side * (gain - relative * size), copies, shortfall))
-        return p
+        return max(p, p_value_of_rare(beyond, self.weights, side * (gain - relative * size), copies, shortfall))
 
     def needed(self, relative: float, t: float, tail: float) -> float:
         """How many users such as these would decide the rule of which t is Student's statistic."""
         n, held, shortfall = len(self.gains), t > 0, NormalDist().inv_cdf(POWER)
 
         def decided(number: float) -> bool:
-            return self.chance(relative, number / n, shortfall, held=held) <= tail
+            return self.p_value(relative, number / n, shortfall, held=held) <= tail
 
         low = high = max(n + 1, users_needed(t / math.sqrt(n), 1 - tail, sides=1))
         while high < MOST and not decided(high):
@@ -83,24 +82,24 @@ class Users:
         return math.ceil(high) if high < MOST else math.inf
 
 
-def chance_of_few(beyond: Array, weights: Array, worst: float, copies: float, shortfall: float) -> float:
-    """How likely users lose as little as these, where the mean is 0: of losers of the `worst` value, the binomial's.
+def p_value_of_rare(beyond: Array, weights: Array, worst: float, copies: float, shortfall: float) -> float:
+    """The p-value of how few users lose much, were the mean 0 as so many do; 0 where they are not few.
 
-    So many lose it that the mean is 0, all others having what those have who gain. Smaller losses count in parts. Of
-    hits, or hits that are lost, it is the exact binomial test; weights count as so many users as have the variance.
+    Of n users k lose more than half of the `worst` loss, and the others have the mean that they are seen to have. If a
+    share of all users lost the worst, and so made the mean 0, k or fewer of n would come with the binomial's chance. It
+    is exact for hits beside a bound, and for hits that are lost. With weights n is Kish's effective number of users.
     """
-    n, total = copies * float(weights.sum() ** 2 / (weights * weights).sum()), float(weights.sum())
-    lost, won = (float((weights * part).sum()) / total for part in (beyond.clip(max=0), beyond.clip(min=0)))
-    if worst >= 0 or won == 0:  # nobody can lose, or nobody gains
-        return float(won == 0)
-    lost = lost / worst
-    share = won / (won - worst * (1 - lost))
-    term = found = (1 - share) ** n
-    losers = n * lost + shortfall * math.sqrt(n * lost * (1 - lost))
-    for number in range(1, math.ceil(losers - CLOSE_TO_WHOLE) + 1):
-        term *= (n - number + 1) / number * share / (1 - share)
-        found += term
-    return float(found)
+    worst, total = min(worst, float(beyond.min())), float(weights.sum())
+    n, lose_much = copies * total**2 / float((weights * weights).sum()), beyond < worst / 2
+    lost = float(weights[lose_much].sum()) / total
+    if worst >= 0 or n * lost >= FEW:  # nobody can lose, or those who do are well known
+        return 0.0
+    k = math.ceil(n * lost + shortfall * math.sqrt(n * lost * (1 - lost)) - CLOSE_TO_WHOLE)
+    others = float(np.average(beyond[~lose_much], weights=weights[~lose_much])) if k < n else 0.0
+    if others <= 0:
+        return 1.0
+    share = others / (others - worst)
+    return float(needed("scipy.special", "a binomial test").betainc(n - k, k + 1, 1 - share))
 
 
 def without_skewness(own: Differences, copies: float = 1.0) -> float:
@@ -161,15 +160,26 @@ class Contrast:
         root = math.sqrt(max(half**2 - a * rest, 0.0))
         return (half - root) / a, (half + root) / a
 
+    def p_values(self, relative: float, *, careful: bool) -> tuple[float, float]:
+        """Of the rule that the gain is at least `relative` times the size: that it is held, and that it has failed."""
+        t = self.statistic(relative)
+        held, failed = self.below(-t), self.below(t)
+        if careful and self.users is not None:
+            held = max(held, self.users.p_value(relative, held=True))
+            failed = max(failed, self.users.p_value(relative, held=False))
+        return held, failed
+
     def below(self, statistic: float) -> float:
         """P(T <= statistic) if the true gain is exactly at the threshold."""
         return t_probability(statistic, self.degrees_of_freedom)
 
 
-def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float) -> Contrast:
-    """The means of a metric in both runs, and the variances of gain and size."""
+def contrast(
+    runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float, most: float | None
+) -> Contrast:
+    """The means of a metric in both runs, and the variances of gain and size; `most` is what a user may have."""
     if columns := columns_of_both(users, runs, metric, "candidate", "incumbent"):
-        return paired_contrast(metric, *columns, direction)
+        return paired_contrast(metric, *columns, direction, most)
     (mean, error), (other, other_error) = (summary_of(name, runs[name], metric) for name in ("candidate", "incumbent"))
     sign = math.copysign(1, other)
     known = [len(run) for run in runs.values() if isinstance(run, UserValues)]
@@ -187,9 +197,14 @@ def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, di
 
 
 def paired_contrast(
-    metric: str, candidate: Array, incumbent: Array, weights: Array | None, direction: float
+    metric: str,
+    candidate: Array,
+    incumbent: Array,
+    weights: Array | None,
+    direction: float,
+    most: float | None = None,
 ) -> Contrast:
-    """From the values of the same users."""
+    """From the values of the same users, of whom one may have `most`; None where nobody knows."""
     candidate, incumbent, weights, undefined = counted_in_both(metric, "runs", candidate, incumbent, weights)
     n = len(candidate)
     w = np.ones(n) if weights is None else weights / weights.max()
@@ -198,8 +213,10 @@ def paired_contrast(
     gains, sizes = direction * (candidate - incumbent), sign * incumbent
     gain, size = summed_up(gains, w), summed_up(sizes, w)
     products = w * gain.about_mean() * w * size.about_mean()
-    most = largest(incumbent, candidate)
-    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((0.0, most), (most, 0.0)))
+    values = np.concatenate([candidate, incumbent, [most or 0.0]])
+    largest = float(values[np.abs(values).argmax()])
+    # The smaller gain first: where less is better the one who gets the largest value loses.
+    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((0.0, largest), (largest, 0.0)))
     return Contrast(
         candidate=float(np.average(candidate, weights=w)),
         incumbent=float(np.average(incumbent, weights=w)),
@@ -214,15 +231,15 @@ def paired_contrast(
     )
 
 
-def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
-    """The mean of a metric in one run beside a bound, which varies by nothing."""
+def bound_contrast(run: Run, metric: str, bound: float, most: float | None = None) -> Contrast:
+    """The mean of a metric in one run beside a bound, which varies by nothing; `most` is what a user may have."""
     mean, error = summary_of("candidate", run, metric)
     n, users = len(run) if isinstance(run, UserValues) else None, None
     if isinstance(run, UserValues) and metric in run:
         values, w = counted_values("candidate", run, metric)
-        least, most = min(0.0, float(values.min())), float(values.max())
-        most = most if most > bound else max(1.0, 2 * bound)  # who may be above it, where nobody was seen there
-        users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
+        least, largest = min(0.0, float(values.min())), max(1.0 if most is None else most, float(values.max()))
+        largest = largest if largest > bound else 2 * bound  # nobody knows who may be above it
+        users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (largest - bound, 0.0))
         n = len(values)
     return Contrast(
         candidate=mean,
@@ -236,12 +253,6 @@ def bound_contrast(run: Run, metric: str, bound: float) -> Contrast:
         undefined=0,
         users=users,
     )
-
-
-def largest(values: Array, others: Array) -> float:
-    """The most that a user has, of either sign; of the others where none of these has anything."""
-    column = values if values.any() else others
-    return float(column[np.abs(column).argmax()])
 
 
 def holm_tails(p_values: Sequence[float], tail: float) -> list[float]:

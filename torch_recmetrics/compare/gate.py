@@ -273,7 +273,8 @@ class Gate:
             compared += [name for name in self.not_less if name in kept.get("candidate", ())]
         users = users_of_runs("`candidate` and `incumbent`", kept, compared, on_missing)
         sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
-        contrasts = {metric: contrast(runs, users, metric, sign_of[metric]) for metric in both}
+        most = {metric: most_of(metric, kept.values()) for metric in margins}
+        contrasts = {metric: contrast(runs, users, metric, sign_of[metric], most[metric]) for metric in both}
         of_candidate: dict[str, Run] = dict.fromkeys(self.not_less, runs["candidate"])
         if users is not None:
             common = kept["candidate"].select(users.sample_ids)
@@ -281,17 +282,18 @@ class Gate:
         if agreeing:
             lists = agreement(runs, agreeing, level=self.level, on_missing=on_missing)
             of_candidate |= dict.fromkeys(agreeing, *lists.users.values())
-        contrasts |= {name: bound_contrast(of_candidate[name], name, bound) for name, bound in self.not_less.items()}
-        t = {metric: contrasts[metric].statistic(-margin) for metric, margin in margins.items()}
-        tail = (1 - self.level) / 2
-        tails_held = holm_tails([own.below(-t[metric]) for metric, own in contrasts.items()], tail)
-        tails_failed = holm_tails([own.below(t[metric]) for metric, own in contrasts.items()], tail)
+        contrasts |= {
+            name: bound_contrast(of_candidate[name], name, bound, most[name]) for name, bound in self.not_less.items()
+        }
         rule_of = {metric: rule for rule in RULES for metric in getattr(self, rule)}
+        p_values = [
+            own.p_values(-margins[metric], careful=margins[metric] > 0 or metric in self.not_less)
+            for metric, own in contrasts.items()
+        ]
+        tails = zip(*(holm_tails(side, (1 - self.level) / 2) for side in zip(*p_values)))
         rules = [
-            rule_verdict(
-                metric, rule_of[metric], margins[metric], own, t[metric], tails, metric in self.lower_is_better
-            )
-            for (metric, own), tails in zip(contrasts.items(), zip(tails_held, tails_failed))
+            rule_verdict(metric, rule_of[metric], margins[metric], own, p, at, metric in self.lower_is_better)
+            for (metric, own), p, at in zip(contrasts.items(), p_values, tails)
         ]
         outcomes = {rule.outcome for rule in rules}
         outcome: Outcome = "rejected" if "failed" in outcomes else "promoted" if outcomes == {"held"} else "undecided"
@@ -315,6 +317,11 @@ class Gate:
             digest = hashlib.sha256(ids).hexdigest()
             record["users"] = {"number": len(users.sample_ids), "sha256": digest, "left_out": users.left_out}
         return record
+
+
+def most_of(metric: str, runs: Iterable[UserValues]) -> float | None:
+    """The largest value of a metric of the package, 0 where it has no bound; None for others."""
+    return max((kind.plot_upper_bound or 0.0 for kind in metrics_of(metric, runs)), default=None)
 
 
 def numbers_of(name: str, given: Any, example: str, check_number: Callable[[str, Any], None]) -> dict[str, float]:
@@ -345,18 +352,14 @@ def rule_verdict(
     rule: str,
     margin: float,
     own: Contrast,
-    t: float,
+    p_values: tuple[float, float],
     tails: tuple[float, float],
     lower_is_better: bool,
 ) -> RuleVerdict:
     """The outcome of one rule, by what Holm's correction left to it on each side."""
-    p_held, p_failed = own.below(-t), own.below(t)
-    held, failed, needed = p_held <= tails[0], p_failed <= tails[1], None
-    careful = own.users if margin > 0 or rule == "not_less" else None
-    if careful is not None:
-        held = held and careful.chance(-margin, held=True) <= tails[0]
-        failed = failed and careful.chance(-margin, held=False) <= tails[1]
+    held, failed, needed = p_values[0] <= tails[0], p_values[1] <= tails[1], None
     if not (held or failed or own.n is None):
+        t, careful = own.statistic(-margin), own.users if margin > 0 or rule == "not_less" else None
         tail = tails[0] if t > 0 else tails[1]
         needed = deciding_users(own, t, tail) if careful is None else careful.needed(-margin, t, tail)
     return RuleVerdict(
@@ -368,8 +371,8 @@ def rule_verdict(
         relative_difference=own.gain / own.size if own.size else math.nan,
         low=own.bounds(tails[0])[0],
         high=own.bounds(tails[1])[1],
-        p_held=p_held,
-        p_failed=p_failed,
+        p_held=p_values[0],
+        p_failed=p_values[1],
         outcome="held" if held else "failed" if failed else "undecided",
         n=own.n,
         users_needed=needed,

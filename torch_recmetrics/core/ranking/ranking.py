@@ -407,11 +407,13 @@ class RankingStats:
 
     def precision_sum(self, cutoffs: Cutoffs) -> Tensor:
         """Sum of the precisions at the relevant items."""
-        return self._read(cutoffs, lambda columns, places: columns.precision_sum(places), attrgetter("precision_sum"))
+        return self._read(
+            cutoffs, lambda columns, places: columns.precision_sum(places).clone(), attrgetter("precision_sum")
+        )
 
     def reciprocal(self, cutoffs: Cutoffs) -> Tensor:
         """1 / rank of the first relevant item, 0 where there is none."""
-        return self._read(cutoffs, lambda columns, places: columns.reciprocal(places), attrgetter("reciprocal"))
+        return self._read(cutoffs, lambda columns, places: columns.reciprocal(places).clone(), attrgetter("reciprocal"))
 
     def stop_reciprocal(self, cutoffs: Cutoffs, chance: Gain) -> Tensor:
         """1 / rank of the item at which a reader stops, 0 for one who reads on to the end of the list.
@@ -484,8 +486,8 @@ class RankingStats:
         return (equal | (lengths.unsqueeze(1) < k)).to(k.dtype)
 
     def cut(self, cutoffs: Cutoffs) -> Tensor:
-        """K, and the length of the list where there is none."""
-        table = self._table(cutoffs, 0).clone()
+        """K, and the length of the list where there is none; all share it, so no measure may write to it."""
+        table = self._table(cutoffs, 0)
         if None not in cutoffs:
             return table
         self._columns_at((None,))
@@ -532,13 +534,11 @@ class RankingStats:
         *,
         width: int | None = None,
     ) -> Tensor:
-        """The running sums at the cutoffs that are numbers, the value of the whole list at None.
-
-        A measure may write to the tensor.
+        """The running sums at the cutoffs that are numbers, the value of the whole list at None; a tensor to write to.
 
         Args:
             cutoffs: what is asked for.
-            running: gives running sums at some places.
+            running: gives running sums at some places, which nobody else holds.
             of_full_list: gives (B,).
             width: of the running sums, where that is not D.
         """
@@ -547,7 +547,7 @@ class RankingStats:
         if full_list is not None and len(cutoffs) == 1:
             return of_full_list(full_list).unsqueeze(1).clone()
         if places[0] >= 0:
-            values = running(self._columns, places).clone()
+            values = running(self._columns, places)
         else:
             values = self.n_relevant.new_zeros((self.n_relevant.shape[0], len(cutoffs)))  # no list has any rank
         if full_list is None:
