@@ -152,7 +152,11 @@ def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
 
 
 def write_folder(folder: str, files: Files) -> None:
-    """Write files into a folder, which is made; all of them, or where one fails none."""
+    """Write files into a folder, which is made.
+
+    Each is whole. All are written beside the folder first: where one cannot be, nothing in it changes. Where one cannot
+    be moved into it then, the files before it are there, and the others are those of before.
+    """
     target = Path(folder)
     try:
         for name in files:
