@@ -176,12 +176,15 @@ def test_the_order_of_users_and_rows_of_a_table_change_nothing() -> None:
     assert alone == compare(systems, "base", correction=None).row("same", "ndcg@10")
 
 
-def test_files_are_read(tmp_path: Path) -> None:
+def test_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     systems = runs()
     for name, run in systems.items():
         run.save(tmp_path / name)
     paths = {name: tmp_path / name for name in systems}
+    read, load = [], UserValues.load
+    monkeypatch.setattr(UserValues, "load", lambda path: read.append(path) or load(path))
     assert compare(paths, "base").rows == compare(systems, "base").rows
+    assert sorted(read) == sorted(paths.values())
 
 
 # -- users ------------------------------------------------------------------------------------------------------------
@@ -531,10 +534,11 @@ def test_as_a_forest_plot() -> None:
     past = {"old": {"a": (0.3, 0.1)}, "new": {"a": (0.4, 0.1)}}
     unpaired = compare(past, "old", correction=None, level=0.9)
     assert unpaired.plot()[1].get_xlabel() == "new - old, 90 % interval\ngrey: p above 0.1; dotted: unpaired"
-    edge = replace(unpaired.rows[0], p_corrected=0.25)
     options = {"baseline": "old", "test": "t", "correction": None, "num_draws": 1, "seed": 0, "notes": ()}
-    _, axes = Comparison([edge], level=0.75, **options).plot()  # as an interval does that ends at 0
-    assert axes.get_lines()[0].get_color() == "C0"
+    for level, p in ((0.75, 0.25), (0.9, 0.1)):  # 1 - 0.9 is a little less than 0.1
+        edge = replace(unpaired.rows[0], p_corrected=p)
+        _, axes = Comparison([edge], level=level, **options).plot()  # as an interval does that ends at 0
+        assert axes.get_lines()[0].get_color() == "C0"
     infinite = compare(runs(n=3), "base", "ndcg@10")  # three users refuse nothing
     assert math.isinf(infinite.rows[0].low)
     assert "[-inf, inf]" in str(infinite)

@@ -236,6 +236,7 @@ def test_what_was_seen_or_masked_is_in_neither_list() -> None:
         {"preds": SCORES, "mask": mask},
         {**embedded, "mask": mask},
         {**embedded, "mask": mask[0]},
+        {**embedded, "item_ids": torch.tensor([4, 0, 3, 2])},
     ):
         assert updated(all_four(), reference_ids=padded, **update).compute() == masked
         assert updated(all_four(), reference_preds=BEFORE, **update).compute() == masked
@@ -277,6 +278,14 @@ def test_what_is_refused() -> None:
         ({"preds": SCORES, "reference_preds": LISTS}, TypeError, "`reference_preds`"),
         ({"preds": SCORES, "reference_preds": BEFORE.sum()}, ValueError, "`reference_preds` must have 2 dimensions"),
         ({"preds": SCORES, "reference_preds": BEFORE[:, :4]}, ValueError, "`reference_preds`"),
+        *(
+            (
+                {"user_embeddings": SCORES[:, :3], "item_embeddings": torch.eye(5)[:, :3], "reference_preds": before},
+                ValueError,
+                r"`reference_preds` must have the shape \(2, 5\) of the scores of all items, got \(2, [37]\)",
+            )
+            for before in (BEFORE[:, :3], torch.rand(2, 7))
+        ),
         ({"preds": SCORES, "reference_preds": BEFORE / 0 * 0}, ValueError, "`reference_preds` must not be NaN"),
         ({"preds": SCORES[0], "target": SCORES[0] > 2, "indexes": LISTS[0]}, ValueError, "looks at item ids"),
     ]

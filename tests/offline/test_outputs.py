@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
+from fixtures.variants import VARIANTS
 
-from torch_recmetrics import DCG, ILS, Recall, RecMetricCollection, popularity_propensities, ranking_metrics
+from torch_recmetrics import (
+    DCG,
+    ILS,
+    CategoryCalibration,
+    CategoryDiversity,
+    FromSampled,
+    HitRate,
+    MeanRank,
+    Popularity,
+    Recall,
+    RecMetricCollection,
+    popularity_propensities,
+    ranking_metrics,
+)
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import evaluate, item_to_item
-from torch_recmetrics.offline.outputs import files_of_comparison, report_of_users
+from torch_recmetrics.offline.outputs import files_of_comparison, range_of, report_of_users
 
 
 def test_intervals_are_those_of_the_metrics_whatever_they_are_called(tmp_path: Path) -> None:
@@ -31,6 +46,34 @@ def test_intervals_are_those_of_the_metrics_whatever_they_are_called(tmp_path: P
         for name, ends in metrics.confidence_intervals(0.9).items():
             assert report.intervals[name] == pytest.approx(tuple(map(float, ends)), rel=1e-12)
         assert report.intervals["val_dcg@3" if metrics is named else "ndcg"][1] > 1
+
+
+def test_the_range_of_a_definition_is_that_of_its_metric() -> None:
+    inside = [FromSampled(metric, 30, method=how) for metric in (HitRate(1), MeanRank()) for how in ("naive", "bv")]
+    others = [Popularity([3, 1], normalized=True), ILS(torch.eye(3), similarity="dot"), Recall(3)]
+    genres = torch.eye(3)
+    categories = [CategoryDiversity(genres, kind=kind) for kind in ("share", "count", "entropy")]
+    categories.append(CategoryCalibration(genres, genres, alpha=0.05))
+    for metric in (*inside, *others, *categories, *(v.made for v in VARIANTS if v.stand_in is None)):
+        (low, high), usual = range_of(metric.definition())
+        assert (low, usual) == (metric.value_range[0], metric.interval_method)
+        # Of how many categories there are a definition does not tell.
+        assert high == (math.inf if getattr(metric, "kind", "") in ("count", "entropy") else metric.value_range[1])
+    # Options that nobody knows.
+    assert range_of("val_recall@5/cold")[0] == (0, 1)
+    assert range_of("category_calibration@5")[0] == range_of("popularity@5")[0] == (0, None)
+    assert range_of("ils@5")[0] == range_of("FromSampled(metric='Own(3)', method='naive')")[0] == (None, None)
+
+
+def test_values_of_users_end_where_their_metric_does(tmp_path: Path) -> None:
+    popular = Popularity([900, 60, 40], 1, normalized=True, keep_users=True)
+    popular.update(item_ids=torch.tensor([[0], [0], [0], [1]]), sample_ids=torch.arange(4))
+    popular.users("full").save(tmp_path / "users.parquet")
+    report = report_of_users(str(tmp_path / "users.parquet"), UserValues.load(tmp_path / "users.parquet"), 0.95)
+    assert report.intervals["popularity@1"] == pytest.approx(
+        tuple(map(float, popular.confidence_interval())), rel=1e-12
+    )
+    assert report.intervals["popularity@1"][1] == 1
 
 
 def test_a_comparison_has_definitions_and_counts_of_its_runs(tmp_path: Path) -> None:

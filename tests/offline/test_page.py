@@ -180,6 +180,7 @@ def test_a_row_whose_p_is_what_the_level_allows_is_beyond_chance() -> None:
         "unsure",
         "unsure",
     ]
+    assert certainty({"p_corrected": 0.1, "level": 0.9}) == ""  # 1 - 0.9 is a little less than 0.1
 
 
 def test_definitions_of_a_comparison_stand_once() -> None:

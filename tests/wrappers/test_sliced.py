@@ -582,7 +582,7 @@ def test_slices_by_popularity() -> None:
     slices = slice_by_popularity([0, 5, 4, 100, 7.5], (5, 100))
     assert slices.names == ("below_5", "5_to_100", "from_100")
     assert slices.slice_ids.tolist() == [0, 1, 0, 2, 1]
-    for edges in ((), (3, 3), (5, 2), (float("inf"),), ("a",)):
+    for edges in ((), (3, 3), (5, 2), (float("inf"),), ("a",), (10**400,), (2**53, 2**53 + 1), torch.ones(1, 2)):
         with pytest.raises(ValueError, match="`edges` must be rising finite numbers"):
             slice_by_popularity([1, 2], edges)
     with pytest.raises(ValueError, match="`names` must be one more than `edges`, 2, got 3"):
@@ -620,6 +620,17 @@ def test_slices_of_items_stand_beside_slices_of_users() -> None:
 def test_slices_of_many_interactions_have_names_of_all_digits() -> None:
     assert slice_by_popularity([1, 2], (1_000_000, 1_000_001)).names[1] == "1000000_to_1000001"
     assert slice_by_popularity([1, 2], (0.1, 5)).names == ("below_0_1", "0_1_to_5", "from_5")
+
+
+def test_edges_may_be_tensors_as_numbers_of_numpy_may() -> None:
+    counts = torch.arange(9.0)
+    for quantiles in (counts.quantile(torch.tensor([0.5, 0.75])), [counts.quantile(share) for share in (0.5, 0.75)]):
+        slices, theirs = (slice_by_popularity(counts, edges) for edges in (quantiles, np.array([4.0, 6.0])))
+        assert slices.names == theirs.names == ("below_4", "4_to_6", "from_6")
+        assert slices.slice_ids.equal(theirs.slice_ids)
+    for edge in (torch.tensor(4.0), np.array(4.0), 4):
+        with pytest.raises(TypeError, match="`edges` must be rising numbers"):
+            slice_by_popularity(counts, edge)
 
 
 def test_edges_are_as_exact_as_counts() -> None:

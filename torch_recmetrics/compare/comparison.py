@@ -32,6 +32,7 @@ from torch_recmetrics.compare.pairing import (
 from torch_recmetrics.compare.randomization import randomization_test
 from torch_recmetrics.compare.statistics import (
     POWER,
+    ROUNDED,
     Array,
     PairedResult,
     bootstrap_test,
@@ -229,7 +230,7 @@ class Comparison:
             _, ax = pyplot.subplots(figsize=(6.4, 1.4 + 0.35 * len(self)), layout="constrained")
         places = range(len(self), 0, -1)
         for place, row in zip(places, self.rows):
-            beyond_chance = row.p_corrected <= 1 - self.level
+            beyond_chance = row.p_corrected <= 1 - self.level + ROUNDED
             style = {"color": "C0" if beyond_chance else "0.55", "linestyle": "-" if row.paired else ":"}
             ends = (row.low, row.high)
             if all(map(math.isfinite, ends)):
@@ -313,7 +314,8 @@ def compare(
         raise ValueError(f"`systems` must be a dict of two systems or more by name, got {got}")
     if baseline not in systems:
         raise ValueError(f"`baseline` must be one of the systems, {', '.join(systems)}, got {baseline!r}")
-    runs = {name: read_run(f"systems[{name!r}]", systems[name]) for name in (baseline, *systems)}  # the baseline first
+    # The baseline first, as messages tell it, and once: it may be a file.
+    runs = {name: read_run(f"systems[{name!r}]", systems[name]) for name in dict.fromkeys((baseline, *systems))}
     names = chosen_metrics(runs, metrics)
     kept = {name: run for name, run in runs.items() if isinstance(run, UserValues)}
     refuse_other_than_means("`systems`", kept.values(), names)

@@ -80,7 +80,6 @@ class SignFlips:
         self.flipped, self.flipped_squares = sums[0], sums[-1]
         self.total, self.squared_weights = float(one.sum()), float((one**2).sum())
         self.cross, self.squares = float((one**2 * d).sum()), float((one**2 * d**2).sum())
-        self.num_draws = num_draws
 
     def statistics(self, shift: float) -> Array:
         """(num_draws + 1,) the size of the statistic, that of the data last."""
@@ -97,9 +96,8 @@ class SignFlips:
 
     def p(self, shift: float) -> float:
         """Of both sides, for the supposed mean m + shift; never 0."""
-        *_, own = sizes = self.statistics(shift)
-        reached = sizes[:-1] >= (own - TIE * (1 + own) if math.isfinite(own) else own)
-        return (int(reached.sum()) + 1) / (self.num_draws + 1)
+        sizes = self.statistics(shift)
+        return int((sizes >= sizes[-1] * (1 - TIE) - TIE).sum()) / len(sizes)  # the data reach themselves
 
 
 def end_of_interval(p: Callable[[float], float], alpha: float, inside: float, step: float) -> float:
@@ -135,8 +133,8 @@ def randomization_test(
 
     The interval holds all differences that the same test, with the same draws, does not reject at 1 - level. So it
     holds 0 exactly where p > 1 - level. (Of a dozen users, some of whom weigh a hundred times as much as others, p may
-    fall to that and rise again: the interval ends where it falls.) With fewer than six users nothing can be rejected at
-    5 %: their interval is infinite.
+    fall to that and rise again: the interval ends where it falls.) With fewer than six users p is 2 / 32 or more, but
+    for chance, and the interval at 95 % infinite; with few draws, such as 99, chance may take p below 0.05.
 
     Args:
         values, baseline: (U,) values of the same users in two systems, nan where undefined.

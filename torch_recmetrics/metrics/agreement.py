@@ -70,8 +70,8 @@ class AgreementMeans(ListMeans):
                 user_embeddings, item_embeddings, item_bias: as of :class:`~torch_recmetrics.NDCG`; a target is not
                 needed. ``seen_ids`` are hidden from both lists.
             reference_ids: (B, L) integer, the second list of each user, best first, padded with -1; as ``item_ids``.
-            reference_preds: (B, N) float scores in its place, in the shape of ``preds`` where these are given; what
-                ``mask`` hides is hidden from both.
+            reference_preds: (B, N) float scores in its place, in the shape of ``preds`` where these are given, of all
+                items beside embeddings; what ``mask``, or ``item_ids`` of embeddings, hides is hidden from both.
 
         Raises:
             ValueError, TypeError: for input that breaks a rule, before anything is counted.

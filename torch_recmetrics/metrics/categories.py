@@ -88,8 +88,8 @@ class CategoryDiversity(CategoryMeans):
 
     @property
     def value_range(self) -> tuple[float | None, float | None]:
-        n_categories = 1 if self.table is None else self.table["shares"].shape[1]
-        return 0.0, {"count": n_categories, "share": 1.0, "entropy": math.log2(max(n_categories, 1))}[self.kind]
+        n_categories = math.inf if self.table is None else self.table["shares"].shape[1]
+        return 0.0, {"count": n_categories, "share": 1.0, "entropy": math.log2(n_categories)}[self.kind]
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, table: ItemTable, kind: str) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import itertools
 import os
 import re
@@ -16,13 +18,13 @@ import torch
 
 from torch_recmetrics.compare.agreement import metric_named
 from torch_recmetrics.compare.comparison import Comparison
+from torch_recmetrics.compare.pairing import metric_of
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.metrics.diversity import ILS
 from torch_recmetrics.offline.inputs.sources import InputError, digest
 from torch_recmetrics.offline.item_to_item import OF_USERS
 from torch_recmetrics.offline.reports.report import Input, Report
 from torch_recmetrics.state.intervals import Method, spread_of
-from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.extras import whole_file
 from torch_recmetrics.users.user_values import UserValues
 
@@ -36,12 +38,12 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
     for name in users:
         weight = weights.masked_fill(users[name].isnan(), 0)
         sums = moments((users[name].nan_to_num() * weight).unsqueeze(1), weight.unsqueeze(1))[:, 0]
-        bounds, usual = range_of(name, users.definitions[name])
+        bounds, usual = range_of(users.definitions[name])
         low, high = spread_of(sums).interval(level, None, bounds, usual)
         values[name], intervals[name] = users.mean(name), (float(low), float(high))
     z = NormalDist().inv_cdf((1 + level) / 2)
     for name, (value, error) in users.summaries.items():
-        bounds, _ = range_of(name, users.definitions.get(name, name))
+        bounds, _ = range_of(users.definitions.get(name, name))
         ends = torch.tensor([value - z * error, value + z * error], dtype=torch.float64)
         low, high = ends if bounds == (None, None) else ends.clamp(*bounds)
         values[name], intervals[name] = value, (float(low), float(high))
@@ -49,19 +51,35 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
     return Report(values, intervals, definitions=users.definitions, inputs=inputs, level=level)
 
 
-def range_of(name: str, definition: str) -> tuple[tuple[float | None, float | None], Method]:
+OPTION = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,)]*)""")  # of a definition
+
+
+def range_of(definition: str) -> tuple[tuple[float | None, float | None], Method]:
     """The least and the largest value of a metric, None where nobody knows, and its usual interval.
 
-    What it is stands in its definition; a name without one is that of the metric.
+    A name in the place of a definition is that of the metric, and says nothing of its options.
     """
     if definition.startswith(OF_USERS):
         return (0, 1), "t"
-    known: dict[str, Any] = {own.__name__: own for own in METRICS.values()}
-    metric = METRICS.get(name.partition("@")[0]) if definition == name else known.get(definition.partition("(")[0])
-    if metric is None or (issubclass(metric, ILS) and "similarity='cosine'" not in definition):
+    metric = metric_of(definition)
+    if metric is None or (issubclass(metric, ILS) and "(" not in definition):
         return (None, None), "t"
-    high = None if "self_normalized=False" in definition else metric.plot_upper_bound
-    return (metric.plot_lower_bound, high), metric.interval_method
+    if "(" not in definition:
+        return (metric.plot_lower_bound, metric.plot_upper_bound), metric.interval_method
+    return getattr(defined(metric, definition), "value_range", (None, None)), metric.interval_method
+
+
+def defined(metric: Any, definition: str) -> Any:
+    """A metric with the options of a definition, without states and data, which say no more of its range."""
+    own = metric.__new__(metric)
+    vars(own)["table"] = None
+    for name, text in OPTION.findall(definition):
+        vars(own)[name] = text
+        with contextlib.suppress(ValueError, SyntaxError):  # the name of a function
+            vars(own)[name] = ast.literal_eval(text)
+    if inside := vars(own).get("metric"):  # whose range may be its own
+        vars(own)["metric"] = (found := metric_of(inside)) and defined(found, inside)
+    return own
 
 
 def folder_of(options: dict[str, Any]) -> str | None:
@@ -134,7 +152,11 @@ def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
 
 
 def write_folder(folder: str, files: Files) -> None:
-    """Write files into a folder, which is made; all of them, or where one fails none."""
+    """Write files into a folder, which is made.
+
+    Each is whole. All are written beside the folder first: where one cannot be, nothing in it changes. Where one cannot
+    be moved into it then, the files before it are there, and the others are those of before.
+    """
     target = Path(folder)
     try:
         for name in files:

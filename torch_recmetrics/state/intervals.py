@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch_recmetrics.core.tensors.moments import (
 )
 
 Method = Literal["t", "logit", "wilson"]
-METHODS = ("t", "logit", "wilson", None)
+METHODS = (*get_args(Method), None)
 SERIES_FROM = 1000  # degrees of freedom from which the series about the normal quantile has all digits
 ACCURATE = 1e-9  # how near sums must be to those of 0 and 1 with weight 1 to be taken for them
 ALIKE = 1e-7  # users whose standard deviation is less than this part of the range have one value, but for rounding
@@ -146,7 +146,8 @@ def hold_hits(sums: Tensor) -> Tensor:
 def student_quantile(n: float, level: float) -> float:
     """How many standard errors the interval of n users reaches to each side; nan for fewer than two.
 
-    It is the quantile of Student's t with n - 1 degrees of freedom, to 10 digits.
+    It is the quantile of Student's t with n - 1 degrees of freedom, to 10 digits for levels from 0.01 to 1 - 1e-14.
+    Below they become fewer: 7 are left at 1e-5, and 3 at 1e-9.
     """
     if not n >= 2:
         return math.nan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,9 @@ class ItemSlices:
     slice_ids: Tensor  # (num_items,) int64, by item id: the slice, 0 to S - 1
 
 
-def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequence[str] | None = None) -> ItemSlices:
+def slice_by_popularity(
+    item_counts: Any, edges: Sequence[float] | Tensor, *, names: Sequence[str] | None = None
+) -> ItemSlices:
     """Slices of relevant items by how often they were met in training, for :class:`~torch_recmetrics.Sliced`.
 
     In a slice only the relevant items of this slice count as relevant, so a hit counts for the slice of its item. A
@@ -50,12 +52,13 @@ def slice_by_popularity(item_counts: Any, edges: Sequence[float], *, names: Sequ
     """
     item_counts = check.plain_tensor("item_counts", item_counts)
     check_item_counts("item_counts", item_counts)
-    if not isinstance(edges, Iterable):
+    numbers: Any = edges.tolist() if hasattr(edges, "tolist") else edges
+    if not isinstance(numbers, Iterable):
         raise TypeError(f"`edges` must be rising numbers, such as (5, 100), got {edges!r}")
-    numbers = [check.plain_number(edge) for edge in edges]
-    is_number = all(isinstance(e, int | float) and not isinstance(e, bool) and math.isfinite(e) for e in numbers)
-    if not numbers or not is_number or any(a >= b for a, b in itertools.pairwise(numbers)):
-        raise ValueError(f"`edges` must be rising finite numbers, such as (5, 100), got {tuple(numbers)}")
+    numbers = [check.plain_number(edge.tolist() if isinstance(edge, Tensor) else edge) for edge in numbers]
+    is_number = all(type(e) in (int, float) and abs(e) <= sys.float_info.max for e in numbers)
+    if not numbers or not is_number or any(float(a) >= float(b) for a, b in itertools.pairwise(numbers)):
+        raise ValueError(f"`edges` must be rising finite numbers of float64, such as (5, 100), got {tuple(numbers)}")
     if names is None:
         words = [f"{edge:.15g}".replace(".", "_") for edge in numbers]
         middle = [f"{low}_to_{high}" for low, high in itertools.pairwise(words)]

@@ -41,7 +41,7 @@ def thresholds_of(seen: ScoredLabels) -> Thresholds:
     if counts is None:
         rows = seen.all_rows()
         return against_negatives(rows, *positives_of(rows))
-    _, negatives, positives = (column.flip(0) for column in used_bins(counts))
+    negatives, positives = (column.flip(0) for column in used_bins(counts)[1:])
     reached = negatives.cumsum(0)
     above = torch.cat([reached.new_zeros(1), reached])[:-1]
     return Thresholds(positives, above, reached, negatives.sum())

@@ -110,12 +110,17 @@ def layout_of_rows(given: Given) -> UserLayout:
     """The layout of arguments with a row for each user."""
     if not REFERENCES.keys().isdisjoint(given):
         layout = layout_of_rows({name: value for name, value in given.items() if name not in REFERENCES})
+        if isinstance(layout, EmbeddingsLayout) and layout.part.rows is not None:  # a part of the catalogue, as a mask
+            shown = torch.zeros(layout.pairs.n_items, dtype=torch.bool, device=layout.like.device)
+            given = {**given, "mask": shown.index_fill(0, layout.part.rows, True)}
         name, own = reference_arguments(given)
         need(given, name, 2)
         check.check_device(layout.like.device, {name: given[name]})
         check.check_rows(name, given[name], layout.like.shape[0], f"`{layout.like_name}`")
-        if name == "reference_preds" and "preds" in given:
-            check.check_shape(name, given[name], tuple(layout.like.shape), "`preds`")
+        if name == "reference_preds" and not isinstance(layout, ListsLayout):
+            of = "`preds`" if "preds" in given else "the scores of all items"
+            shape = layout.like.shape[0], layout.like.shape[1] if layout.n_items is None else layout.n_items
+            check.check_shape(name, given[name], shape, of)
         try:
             reference = layout_of_rows(own)
         except (ValueError, TypeError) as error:

@@ -15,7 +15,8 @@ REFERENCES = {"reference_ids": "item_ids", "reference_preds": "preds"}  # and wh
 def reference_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The argument that has the second lists, and the arguments of an update of these alone.
 
-    What was seen is hidden from both; a mask and the ids of candidates belong to both scores.
+    What was seen is hidden from both; a mask, as which a part of a catalogue comes, and the ids of candidates belong to
+    both scores.
     """
     names = [name for name in REFERENCES if name in given]
     if len(names) > 1:

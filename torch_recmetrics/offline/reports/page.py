@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch_recmetrics.compare.statistics import ROUNDED
 from torch_recmetrics.offline.reports import pictures
 from torch_recmetrics.users.extras import needed
 from torch_recmetrics.users.texts import Column, words
@@ -166,7 +167,7 @@ def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
 
 def certainty(row: Mapping[str, Any]) -> str:
     """The CSS class of a difference: "unsure" where it may be chance, as ``Comparison.plot`` has it."""
-    return "" if row["p_corrected"] is not None and row["p_corrected"] <= 1 - row["level"] else "unsure"
+    return "" if row["p_corrected"] is not None and row["p_corrected"] <= 1 - row["level"] + ROUNDED else "unsure"
 
 
 def comparison_table(cells: Iterable[Sequence[str]]) -> list[dict[str, str]]:
