@@ -153,10 +153,10 @@ class Gate:
     Few users may mislead the t test: where most values are 0 it trusts a low mean too much, and it cannot know rare
     losses that it has not seen. So a ``not_worse`` rule of a margin, or a ``not_less`` rule, is held or has
     failed only if it has by Hall's t too, which takes the skewness of the users' values out. With fewer than 10 users
-    who lost more than it allows, it is held only if so few are unlikely: by the binomial test of users who lose the
-    most that a user has, of whom there are so many that the rule is just broken. With fewer than 10 who did better, it
-    has failed only if so few are unlikely. In simulations such rules of values between 0 and 1 were wrong in at most
-    3.3 % of decisions, of values without a bound in up to 9 %, where 2.5 % are meant: docs/compare.md has the figures.
+    who lose more than half of what one may lose, it is held only if so few are unlikely: by the binomial test of users
+    who lose it all, of whom there are so many that the rule is just broken. With fewer than 10 who gain as much, it has
+    failed only if so few are unlikely. In simulations such rules of values between 0 and 1 were wrong in at most 3.3 %
+    of decisions, of values without a bound in up to 7 %, where 2.5 % are meant: docs/compare.md has the figures.
 
     A rule of ``better``, or of ``not_worse`` without a margin, is the t test alone. Where nearly all users gain a
     little and a few lose much, it promotes a candidate of the same mean too often: in 12 % of 200 users of whom 1 %
