@@ -180,9 +180,9 @@ def test_rules_about_exposure() -> None:
     groups = torch.arange(30) % 2
     metrics = [GroupExposure(groups, names=("even", "odd")), ExposureDisparity(groups, distance="l1")]
     runs = []
-    for lists in (OLD, [sorted(row, key=lambda item: item % 2) for row in OLD]):
+    for lists in (OLD * 3, [sorted(row, key=lambda item: item % 2) for row in OLD * 3]):
         collection = RecMetricCollection(metrics, keep_users=True).clone()
-        collection.update(item_ids=torch.tensor(lists), sample_ids=torch.arange(60))
+        collection.update(item_ids=torch.tensor(lists), sample_ids=torch.arange(180))
         runs.append(collection.users())
     rules: dict[str, Any] = {"lower_is_better": ["exposure_disparity@10"]}
     fair, unfair = runs

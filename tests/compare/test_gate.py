@@ -312,6 +312,21 @@ def test_a_sample_without_losers_decides_where_it_is_rare_enough(share: float, l
         assert Gate(not_less={"a": share}, level=level).decide(nobody, nobody).outcome == outcome
 
 
+@pytest.mark.parametrize("weights", [[1.0, 1, 1, 6, 6], [1.0, 2, 3, 5, 5], [0.1, 0.3, 0.7, 0.7]])
+def test_all_users_may_lose_much(weights: list[float]) -> None:
+    """Kish's number of users is rounded above a whole one."""
+    n = len(weights)
+    none, all_hit = (run({"hit_rate@1": value * np.ones(n)}, weights=weights) for value in (0.0, 1.0))
+    assert Gate(not_worse={"hit_rate@1": 0.1}).decide(none, all_hit).outcome in ("rejected", "undecided")
+    assert Gate(not_less={"hit_rate@1": 0.5}).decide(none, all_hit).outcome in ("rejected", "undecided")
+
+
+def test_a_bound_that_no_user_can_reach_has_failed() -> None:
+    hits = run({"hit_rate@1": [0.0, 1.0, 0.0, 0.0], "a": [0.0, 1.0, 0.0, 0.0]})
+    assert Gate(not_less={"hit_rate@1": 3.0}).decide(hits, hits).outcome == "rejected"
+    assert Gate(not_less={"a": 3.0}).decide(hits, hits).outcome == "undecided"  # nobody knows what it may be
+
+
 def test_small_losses_are_those_of_everybody() -> None:
     """Who loses up to half of the worst counts for the mean of the others; who loses more, as one who loses it all."""
     gains = np.full(200, 0.1)

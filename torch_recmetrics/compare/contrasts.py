@@ -95,7 +95,9 @@ def p_value_of_rare(beyond: Array, weights: Array, worst: float, copies: float, 
     if worst >= 0 or n * lost >= FEW:  # nobody can lose, or those who do are well known
         return 0.0
     k = math.ceil(n * lost + shortfall * math.sqrt(n * lost * (1 - lost)) - CLOSE_TO_WHOLE)
-    others = float(np.average(beyond[~lose_much], weights=weights[~lose_much])) if k < n else 0.0
+    others = (
+        float(np.average(beyond[~lose_much], weights=weights[~lose_much])) if k < n and not lose_much.all() else 0.0
+    )
     if others <= 0:
         return 1.0
     share = others / (others - worst)
@@ -238,7 +240,7 @@ def bound_contrast(run: Run, metric: str, bound: float, most: float | None = Non
     if isinstance(run, UserValues) and metric in run:
         values, w = counted_values("candidate", run, metric)
         least, largest = min(0.0, float(values.min())), max(1.0 if most is None else most, float(values.max()))
-        largest = largest if largest > bound else 2 * bound  # nobody knows who may be above it
+        largest = largest if most or largest > bound else 2 * bound  # nobody knows who may be above it
         users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (largest - bound, 0.0))
         n = len(values)
     return Contrast(
