@@ -409,6 +409,17 @@ def test_curves_are_those_of_scikit_learn(dtype: torch.dtype, weighted: bool) ->
     assert float(torch.trapezoid(tpr, fpr)) == pytest.approx(float(metric.compute()), **EXACT)
 
 
+def test_curves_of_weights_end_in_one() -> None:
+    for seed in range(50):
+        draw = torch.Generator().manual_seed(seed)
+        weights, preds = torch.rand(2, 200, generator=draw, dtype=torch.float64)
+        metric = updated(BinaryAUC(), preds, torch.arange(200) % 2, weights=weights)
+        fpr, tpr, _ = metric.roc()
+        _, recall, _ = metric.precision_recall()
+        assert (fpr[-1], tpr[-1], recall[0]) == (1, 1, 1)
+        assert max(fpr.max(), tpr.max(), recall.max()) == 1
+
+
 def test_curves_are_laid_out_as_those_of_torchmetrics() -> None:
     preds, target = torch.rand(300).mul(50).round() / 50, (torch.rand(300) < 0.3).long()
     metric = updated(BinaryAUC(), preds, target)

@@ -166,10 +166,10 @@ class ScoredRows(RowMetric):
         are kept are gathered from all of them.
         """
         scores, negatives, positives = self.read(lambda: self.scored_labels().curve(), "rows")
-        start = negatives.new_zeros(1)
         self._say_what_is_missing(negatives, positives)
-        fpr, tpr = (torch.cat([start, side.cumsum(0)]) / side.sum() for side in (negatives, positives))
-        return fpr, tpr, torch.cat([scores.new_full((1,), float("inf")), scores])
+        running = [torch.nn.functional.pad(side.cumsum(0), (1, 0)) for side in (negatives, positives)]
+        fpr, tpr = (sums / sums[-1] for sums in running)  # by their last, so that rounded sums end in 1 too
+        return fpr, tpr, torch.nn.functional.pad(scores, (1, 0), value=float("inf"))
 
     def _say_what_is_missing(self, negatives: Tensor, positives: Tensor) -> None:
         """A curve without a class is nan, which looks like a fault of the model."""
@@ -185,7 +185,7 @@ class ScoredRows(RowMetric):
         scores, negatives, positives = self.read(lambda: self.scored_labels().curve(), "rows")
         self._say_what_is_missing(negatives, positives)
         hits = positives.cumsum(0)
-        precision, recall = hits / (hits + negatives.cumsum(0)), hits / positives.sum()
+        precision, recall = hits / (hits + negatives.cumsum(0)), hits / hits[-1:]
         one, zero = hits.new_ones(1), hits.new_zeros(1)
         return torch.cat([precision.flip(0), one]), torch.cat([recall.flip(0), zero]), scores.flip(0)
 
