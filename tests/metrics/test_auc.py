@@ -119,7 +119,7 @@ def test_a_part_of_the_curve_worked_by_hand() -> None:
 def test_one_class_has_no_value(target: list[int], options: dict[str, Any], dtype: torch.dtype) -> None:
     metric = BinaryAUC(**options)
     metric.update(torch.arange(float(len(target))).to(dtype), torch.tensor(target, dtype=torch.int64))
-    assert math.isnan(metric.compute())
+    assert math.isnan(metric.compute()) and math.isnan(metric.error_bound())
 
 
 def test_no_sigmoid_whatever_the_batch_holds() -> None:

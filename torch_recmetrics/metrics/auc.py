@@ -188,8 +188,7 @@ class BinaryAUC(ScoredRows):
         if self.max_fpr is not None:
             return judged_thresholds(partial_auc(thresholds_everywhere(seen, agreed, group), self.max_fpr), seen)
         pairs = count_everywhere(seen, agreed, group)
-        bound = 0.0 if self.num_bins is None else pairs.error_bound
-        return self.numbers(pairs.auc, bound)
+        return self.numbers(pairs.auc, pairs.error_bound)
 
 
 class AveragePrecision(ScoredRows):
