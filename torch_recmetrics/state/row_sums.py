@@ -14,18 +14,16 @@ from torch_recmetrics.core.auc.click_sums import (
     CLICKS,
     LOSS,
     PASSED,
-    PREDICTED,
     click_sums,
     spread_of_samples,
+    sums_of,
     terms,
 )
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.moments import (
     COUNT,
-    DENOMINATOR,
     MOMENTS,
-    NUMERATOR,
     added,
     combined,
     squares_about,
@@ -62,10 +60,7 @@ class ClickTable(SumTable):
     def spreads(self) -> dict[str, Spread]:
         ((name, metric),) = self.members.items()
         total = self.total()  # (S + 1, 2, 6)
-        rows = torch.zeros((4, self.slots.number), dtype=total.dtype, device=total.device)
-        rows[PASSED : CLICKS + 1] = total[..., DENOMINATOR].T
-        rows[PREDICTED if metric.measured == PREDICTED else LOSS] = total[..., NUMERATOR].sum(1)
-        return {name: metric.spread_of(rows, total)}
+        return {name: metric.spread_of(sums_of(total, metric.measured), total)}
 
     def counted(self, numbers: Tensor) -> Tensor:
         return (numbers[:, PASSED : CLICKS + 1] > 0).any(1, keepdim=True)

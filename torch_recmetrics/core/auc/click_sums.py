@@ -62,10 +62,15 @@ def click_sums(clicks: Clicks, eps: float | None, measured: int) -> tuple[Tensor
     parts = slices(clicks.preds, clicks.labels, *weights, rows=n_rows)
     spreads = [spread_of(eps, measured, *part) for part in parts]
     spread = combined(torch.stack(spreads)) if len(spreads) > 1 else spreads[0]
-    sums = spread.new_zeros(4)
-    sums[PASSED : CLICKS + 1] = spread[:, DENOMINATOR]
-    sums[measured] = spread[:, NUMERATOR].sum()
-    return sums, spread
+    return sums_of(spread, measured), spread
+
+
+def sums_of(spread: Tensor, measured: int) -> Tensor:
+    """(4, ...): the sums over the rows, from (..., 2, 6) the moments of the column `measured` in each class."""
+    sums = spread.new_zeros((4, *spread.shape[:-2]))
+    sums[PASSED : CLICKS + 1] = spread[..., DENOMINATOR].movedim(-1, 0)
+    sums[measured] = spread[..., NUMERATOR].sum(-1)
+    return sums
 
 
 def spread_of_terms(
