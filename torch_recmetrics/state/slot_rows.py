@@ -54,20 +54,21 @@ class RowTable(SlotTable):
         synced = self.state("verdict")
         return synced[0].to(self.device) if synced else of_rows_here()
 
+    def pieces(self) -> list[dict[str, Tensor]]:
+        """What each update left, in :func:`comparable` keys, and with weights where there were none."""
+        found = super().pieces()
+        for piece in filter(None, found):
+            piece["keys"] = comparable(piece["keys"], self.metric.num_bins)
+            if "weights" not in piece:
+                piece["weights"] = exact(torch.ones_like(piece["labels"]))
+        return found
+
     def entry_rows(self, ranks: Ranks = HERE) -> EntryColumns:
         """For each entry: slot, group (0 where there are none), :func:`comparable` key, label and weight."""
-        found = []
-        for piece in self.counted_pieces(ranks):
-            rows, slots = piece["entries"].unbind(1)
-            keys = comparable(piece["keys"], self.metric.num_bins).index_select(0, rows)
-            labels = piece["labels"].index_select(0, rows)
-            weights = piece["weights"][rows] if "weights" in piece else exact(torch.ones_like(keys))
-            groups = piece["groups"][rows] if "groups" in piece else torch.zeros_like(slots)
-            found.append((slots, groups, keys, labels, weights))
-        empty = self.empty_row("sample_ids")
-        nothing = empty, empty, empty, self.empty_row("labels"), self.empty_row("weights")
-        slots, groups, keys, labels, weights = (torch.cat(parts) for parts in zip(nothing, *found, strict=True))
-        return slots, groups, keys, labels, weights
+        entries, columns = self.rows(ranks)
+        rows, slots, _ = self.entry_columns(entries)
+        keys, labels, weights, *groups = (column.index_select(0, rows) for column in columns)
+        return slots, groups[0] if groups else torch.zeros_like(slots), keys, labels, weights
 
     def owned_rows(self, process_group: Any, owner: int) -> EntryColumns:
         """The entries of all ranks whose slot (`owner` 0) or group (1) this rank owns."""
