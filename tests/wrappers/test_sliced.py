@@ -541,6 +541,15 @@ def test_labels_that_are_ignored_are_so_in_every_slice() -> None:
     assert float(metric.overall) == 1
 
 
+@pytest.mark.parametrize(("dtype", "label"), [(torch.uint8, 257), (torch.int8, -255), (torch.bool, 1)])
+def test_a_label_that_no_target_can_have_ignores_nothing(dtype: torch.dtype, label: int) -> None:
+    """To torch 257 and 1 are one byte, and True is 1: then items of the tail were relevant in the head too."""
+    metric = Sliced(Recall(1, ignore_index=label), slice_by_popularity([1, 1, 9, 9], (5,), names=("tail", "head")))
+    metric.update(torch.tensor([[0.9, 0.1, 0.2, 0.3]]), torch.tensor([[1, 0, 1, 0]]).to(dtype))
+    assert floats(metric.compute()) == {"tail": 1.0, "head": 0.0}
+    assert float(metric.overall) == 0.5
+
+
 def test_an_id_that_is_ignored_is_of_no_slice() -> None:
     """It fills up what is relevant, and may lie beyond the catalogue."""
     slices = slice_by_popularity(torch.tensor([9, 9, 1]), (5,), names=("tail", "head"))

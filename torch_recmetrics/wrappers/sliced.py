@@ -230,7 +230,9 @@ class Sliced(Wrapper):
                     f"`target` must have a column for each of the {slices.shape[0]} items of `item_counts`, "
                     f"got shape {tuple(target.shape)}"
                 )
-            known, empty = torch.ones_like(target, dtype=torch.bool) if ignored is None else target != ignored, 0
+            has_labels = ignored is not None and target.dtype != torch.bool
+            known = ~check.is_label(target, ignored) if has_labels else torch.ones_like(target, dtype=torch.bool)
+            empty = 0
         for number in range(self.n_slices):
             yield {**given, name: target.masked_fill(known & (slices != number), empty)}
 
