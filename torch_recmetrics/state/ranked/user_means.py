@@ -41,9 +41,7 @@ Aggregation = Literal["mean", "median", "min", "max"]
 
 def check_aggregation(name: str, value: Any) -> None:
     """Refuse what is neither one of the words nor a function."""
-    if not (isinstance(value, str) and value in get_args(Aggregation)) and (
-        isinstance(value, str) or not callable(value)
-    ):
+    if not (value in get_args(Aggregation) if isinstance(value, str) else callable(value)):
         words = ", ".join(repr(word) for word in get_args(Aggregation))
         raise ValueError(f"`{name}` must be one of {words}, or a function of the (U,) values of users, got {value!r}")
 
