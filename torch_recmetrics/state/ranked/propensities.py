@@ -61,13 +61,13 @@ class PropensityMeans(RelevanceMeans):
     )
 
     def setup(self) -> None:
-        given = self.__dict__["propensities"]
+        given = self.propensities
         if given is None and (self.max_weight is not None or not self.self_normalized):
             raise ValueError("`max_weight` and `self_normalized` are for `propensities`, which are not given")
         if given is not None:
             if self.over_items is None:
                 raise ValueError('`propensities` need denominator="relevant": only R counts every relevant item')
-            if getattr(self, "pooled", False):
+            if self.pooled:
                 raise ValueError("`propensities` need pooled=False: a user's value is a mean over the relevant items")
             table = given.detach().cpu().to(torch.float64).reciprocal()
             if self.max_weight is not None:
