@@ -283,11 +283,10 @@ class Sliced(Wrapper):
         return self.by_value({name: self._worst(*both) for name, both in self.read(self._values).items()})
 
     def _worst(self, values: Tensor, member: Any) -> SliceValue:
-        values, overall = values[:-1], values[-1]
-        if bool(values.isnan().all()):
-            return SliceValue("", torch.full_like(overall, float("nan")))
+        values = values[:-1]
         place = int(torch.where(values.isnan(), float("-inf"), badness(member, values)).argmax())
-        return SliceValue(self.names[place], values[place].clone())
+        value = values[place].clone()
+        return SliceValue("" if value.isnan() else self.names[place], value)  # nan: no slice has a value
 
     def gap(self) -> Any:
         """How far the slices are apart: the largest value of a slice less the smallest, 0-dim float64.
