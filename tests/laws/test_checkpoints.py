@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures import old_checkpoints
-from fixtures.histories import HISTORIES, OF_RANKINGS, sums
+from fixtures.histories import HISTORIES, OF_RANKINGS, fed, sums
 from fixtures.variants import STATES, Variant, ways
 
 import torch_recmetrics
@@ -148,6 +148,22 @@ def test_point_15_states_of_another_shape_are_refused(variant: Variant, history:
         for value, other in zip(target.metric_state.values(), variant.fed(updates[:1]).metric_state.values())
         if isinstance(value, list)
     )
+
+
+def test_point_15_rows_without_a_dimension_are_refused() -> None:
+    """Of each list: of a list of numbers too, where no dimension is left to be wrong."""
+    source, target = (fed(torch_recmetrics.NDCG(K), HISTORIES["sample ids"](2)) for _ in range(2))
+    source.persistent(True)
+    before = float(target.compute())
+    lists = {name: rows for name, rows in source.metric_state.items() if isinstance(rows, list) and rows}
+    assert len(lists) == 3
+    for name, (first, *others) in lists.items():
+        wrong = {name: [first[0], *others]}
+        with pytest.raises(ValueError, match=f"`{name.partition('__')[0]}` of ndcg@3 must be rows"):
+            target.merge_state({**source.metric_state, **wrong})
+        with pytest.raises(RuntimeError, match="must be rows"):
+            target.load_state_dict({**source.state_dict(), **wrong})
+        assert float(target.compute()) == before
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")

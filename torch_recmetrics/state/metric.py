@@ -123,10 +123,10 @@ class RowsOf(NamedTuple):
     def fit(self, rows: Tensor) -> bool:
         """Whether a tensor can be part of the list."""
         if self.dtypes:
-            return rows.dtype in self.dtypes and rows.shape[1:] == ((2,) if rows.dtype == torch.int8 else ())
-        columns = rows.shape[1:]
-        alike = len(columns) == len(self.columns) and kind_of(rows.dtype) == kind_of(self.dtype)
-        return alike and all(n in (0, given) for n, given in zip(self.columns, columns, strict=True))
+            columns = (2,) if rows.dtype == torch.int8 else ()
+            return rows.dtype in self.dtypes and rows.ndim > 0 and rows.shape[1:] == columns
+        alike = rows.ndim == 1 + len(self.columns) and kind_of(rows.dtype) == kind_of(self.dtype)
+        return alike and all(n in (0, given) for n, given in zip(self.columns, rows.shape[1:], strict=True))
 
 
 class RecMetric(Configured, Metric):
