@@ -44,5 +44,8 @@ def check_discount(name: str, value: Any, known: Collection[str] = DISCOUNTS) ->
 
 
 def discount_of(discount: str | Callable[[Tensor], Tensor]) -> Discount:
-    """The function of an option; None counts every rank alike."""
+    """The function of an option; None counts every rank alike.
+
+    One of the user's is another object each time, which has a hash: what it counts is worked out anew for each call.
+    """
     return DISCOUNTS[discount] if isinstance(discount, str) else partial(discount)
