@@ -226,9 +226,8 @@ class Wrapper(RecMetric):
             for table in self.tables:
                 if table.of_users:
                     table.count_users(prepared, entries, columns)
-            for number, member in itertools.product(prepared.candidates, self.members.values()):
-                if isinstance(member, RankingMetric):
-                    member.note_candidates(number)
+            for number, member in itertools.product(prepared.candidates, evaluator.members):
+                member.note_candidates(number)
 
         return count
 
