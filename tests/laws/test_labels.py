@@ -106,6 +106,19 @@ def test_relevance_that_is_too_low_is_none(layout: str) -> None:
     holds(law, f"relevance {layout}", examples=16, case=drawn(), top_k=cuts(), least=least)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("least", [50, 50.5, 300, 40_000, 2**33 + 1, 2**70, 1e300])
+def test_the_least_relevance_may_be_more_than_its_dtype_holds(dtype: torch.dtype, least: float) -> None:
+    most = torch.iinfo(dtype).max
+    target = torch.tensor([[0, 50, most - 1, most]], dtype=dtype)
+    kept = [number >= least for number in target[0].tolist()]
+    metric = Recall(None, min_relevance=least, empty_target_action="neg")
+    metric.update(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), target)
+    assert float(metric.compute()) == any(kept)
+    ranking = rank(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), target, min_relevance=least)
+    assert int(ranking.n_relevant) == sum(kept)
+
+
 def test_steps_of_hugging_face_are_padded_with_minus_100() -> None:
     g = torch.Generator().manual_seed(0)
     preds, labels = torch.randn(2, 3, 5, generator=g), torch.tensor([[-100, 4, 2], [-100, -100, 0]])

@@ -33,7 +33,7 @@ def read_labels(given: dict[str, Any], labels: Labels) -> dict[str, Any]:
             relevance = read.get(name)
             if isinstance(relevance, Tensor):
                 # What is below 0 is left to be refused.
-                read[name] = relevance.masked_fill((relevance > 0) & (relevance < min_relevance), 0)
+                read[name] = relevance.masked_fill((relevance > 0) & check.is_below(relevance, min_relevance), 0)
         if min_relevance > 1 and "target_ids" in given and "target_relevance" not in given:
             raise ValueError(
                 f"`target_relevance` is missing: with min_relevance={min_relevance:g} no id is relevant without it, as "

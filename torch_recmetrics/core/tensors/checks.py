@@ -140,6 +140,13 @@ def is_label(target: Tensor, label: int) -> Tensor:
     return (target if target.is_floating_point() else target.to(torch.int64)) == label
 
 
+def is_below(relevance: Tensor, least: float) -> Tensor:
+    """Where relevance is below a number, to which integers may be too narrow: torch would take 300 for 44 then."""
+    if relevance.is_floating_point() or relevance.dtype == torch.bool:
+        return relevance < float(least)
+    return relevance <= min(math.ceil(least) - 1, torch.iinfo(relevance.dtype).max)
+
+
 def is_count(value: Any) -> bool:
     """Whether it is an integer >= 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
