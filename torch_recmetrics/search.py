@@ -144,5 +144,14 @@ def checked_seen(seen_ids: Tensor | None, pairs: PairScores, first_item: int, *,
     ids = seen_ids.to(torch.int64)  # a byte is compared with the bounds as bytes
     checks = check.ValueChecks()
     check.defer_ids(checks, "seen_ids", ids, below=first_item + pairs.n_items if whole else None)
+    if whole and first_item:
+        too_low = (ids >= 0) & (ids < first_item)
+        checks.defer(
+            too_low,
+            lambda row: (
+                f"`seen_ids` must be {first_item}, the `first_item`, or more, or -1 for padding, "
+                f"got {int(ids[row][too_low[row]][0])} in row {row}"
+            ),
+        )
     checks.raise_first()
     return ids - first_item

@@ -290,6 +290,13 @@ def test_the_first_item_moves_every_id_but_those_of_empty_places():
     same_scores, moved_ids = topk_catalogue(users, items, 6, first_item=100, seen_ids=moved)
     assert torch.equal(same_scores, scores)
     assert torch.equal(moved_ids, torch.where(ids >= 0, ids + 100, -1))
+    # Whoever forgets to move them would be recommended what was seen.
+    rule = "`seen_ids` must be 100, the `first_item`, or more, or -1 for padding, got 3 in row 1"
+    with pytest.raises(ValueError, match=rule):
+        topk_catalogue(users, items, 6, first_item=100, seen_ids=torch.tensor([[100, 103], [-1, 3], [-1, -1]]))
+    rule = "`item_ids` must be 100 or more and below the number of items, 104, got 3"
+    with pytest.raises(ValueError, match=rule):
+        topk_catalogue(users, items, 6, first_item=100, item_ids=torch.tensor([101, 3]))
 
 
 def test_nothing_is_changed_or_tracked():

@@ -65,11 +65,11 @@ def checked_part(
     check.check_device(pairs.users.device, {"item_ids": item_ids})
     ids = item_ids.detach().to(torch.int64).sort().values
     if ids.shape[0]:
-        end = first_item + pairs.n_items
-        if int(ids[0]) < 0 or (whole and int(ids[-1]) >= end):
+        least, end = first_item if whole else 0, first_item + pairs.n_items
+        if int(ids[0]) < least or (whole and int(ids[-1]) >= end):
             raise ValueError(
-                f"`item_ids` must be 0 or more{f' and below the number of items, {end}' if whole else ''}, "
-                f"got {int(ids[0]) if int(ids[0]) < 0 else int(ids[-1])}"
+                f"`item_ids` must be {least} or more{f' and below the number of items, {end}' if whole else ''}, "
+                f"got {int(ids[0]) if int(ids[0]) < least else int(ids[-1])}"
             )
         twice = (ids[1:] == ids[:-1]).nonzero()
         if twice.shape[0]:
