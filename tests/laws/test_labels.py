@@ -177,6 +177,15 @@ def test_what_does_not_go_together_is_refused() -> None:
         metric.update(preds, torch.tensor([[0, 5, 4], [-2, 0, 0]]))
     with refused(metric := NDCG(3, ignore_index=-100), r"`target` must be >= 0, got -2 in row 1"):
         metric.update(preds, torch.tensor([[-100, 5, 4], [-2, 0, 0]]))
+    for name, tensor, step in (
+        ("target", target.to(torch.uint16), "bool, integer or floating point, got torch.uint16"),
+        ("target", target.to(torch.complex64), "bool, integer or floating point, got torch.complex64"),
+        ("target", target.to_sparse(), "a dense .strided. tensor"),
+        ("target_ids", target.to_sparse(), "a dense .strided. tensor"),
+    ):
+        for options in ({"ignore_index": -100}, {"min_relevance": 1}):
+            with pytest.raises(TypeError, match=f"`{name}` must be {step}"):
+                NDCG(3, **options).update(preds, **{name: tensor})
     for wrong in (0.5, "a", True):
         for make in (lambda **o: NDCG(3, **o), lambda **o: Coverage(3, **o), lambda **o: rank(preds, target, **o)):
             with pytest.raises(ValueError, match="`ignore_index` must be an integer"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -20,18 +21,18 @@ def read_labels(given: dict[str, Any], labels: Labels) -> dict[str, Any]:
     """
     read = dict(given)
     ignore_index, min_relevance = labels
-    target = given.get("target")
+    target: Any = given.get("target")
     if ignore_index is not None:
         for name in IDS:
-            if isinstance(given.get(name), Tensor) and given[name].dtype in check.ID_DTYPES:
+            if is_dense(given.get(name), check.ID_DTYPES):
                 ids = given[name].to(torch.int64)
                 read[name] = ids.masked_fill(ids == ignore_index, -1)
-        if isinstance(target, Tensor) and target.dtype != torch.bool:
+        if is_dense(target, check.RELEVANCE_DTYPES) and target.dtype != torch.bool:
             read |= without_ignored(given, target, ignore_index)
     if min_relevance is not None:
         for name in ("target", "target_relevance"):
-            relevance = read.get(name)
-            if isinstance(relevance, Tensor):
+            relevance: Any = read.get(name)
+            if is_dense(relevance, check.RELEVANCE_DTYPES):
                 # What is below 0 is left to be refused.
                 read[name] = relevance.masked_fill((relevance > 0) & check.is_below(relevance, min_relevance), 0)
         if min_relevance > 1 and "target_ids" in given and "target_relevance" not in given:
@@ -40,6 +41,11 @@ def read_labels(given: dict[str, Any], labels: Labels) -> dict[str, Any]:
                 "each would have relevance 1"
             )
     return read
+
+
+def is_dense(value: Any, dtypes: Collection[torch.dtype]) -> bool:
+    """Whether it is a dense tensor of one of these dtypes."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.dtype in dtypes
 
 
 def without_ignored(given: dict[str, Any], target: Tensor, ignore_index: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from torch_recmetrics.core.tensors.devices import is_sync_free
 READABLE = {torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+RELEVANCE_DTYPES = (torch.bool, *ID_DTYPES, *FLOAT_DTYPES)
 PACKAGES = ("torch_recmetrics", "torchmetrics", "torch")  # none of their lines is what a warning is about
 # 2^1024 is infinite in float64, and inf / inf would be reported as nan.
 LARGEST_EXPONENTIAL_RELEVANCE = 1023
@@ -208,7 +209,7 @@ def check_ids(name: str, value: Tensor) -> None:
 
 def check_relevance(name: str, value: Tensor) -> None:
     """Refuse relevance of a dtype that has no order."""
-    if value.dtype != torch.bool and value.dtype not in ID_DTYPES and value.dtype not in FLOAT_DTYPES:
+    if value.dtype not in RELEVANCE_DTYPES:
         raise TypeError(f"`{name}` must be bool, integer or floating point, got {value.dtype}")
 
 
