@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracles.users import TIES
 from torch.utils._pytree import tree_leaves
 
-from torch_recmetrics import functional, ranking_metrics
+from torch_recmetrics import NDCG, functional, ranking_metrics, topk_catalogue
 from torch_recmetrics.core.kernels import runtime
 from torch_recmetrics.core.scores.matrix import ScoreMatrix
 from torch_recmetrics.core.scores.ranks import full_ranks, plain_counts
@@ -118,6 +118,23 @@ def test_scores_that_torch_negates_only_when_they_are_read(way: str) -> None:
     x = torch.randn(40, 600)
     expected = functional.ndcg(-x, target_ids=x.topk(3).indices, top_k=5)
     assert torch.equal(functional.ndcg(torch._neg_view(x), target_ids=x.topk(3).indices, top_k=5), expected)
+
+
+def test_arguments_that_torch_negates_only_when_they_are_read(way: str) -> None:
+    """As the imaginary parts of conjugates are."""
+    x, users, items = torch.randn(8, 30), torch.randn(8, 4), torch.randn(30, 4)
+    index, ids = torch.arange(8).repeat_interleave(30), x.topk(3).indices
+    for arguments in (
+        {"preds": x, "target": (x > 1).float(), "weights": torch.rand(8)},
+        {"preds": x.flatten(), "target": (x > 1).flatten().long(), "indexes": index},
+        {"preds": x, "target_ids": ids, "target_relevance": torch.rand(8, 3)},
+        {"item_ids": torch.rand(8, 30).topk(9).indices, "target_ids": ids, "seen_ids": ids[:, :1]},
+        {"user_embeddings": users, "item_embeddings": items, "item_bias": x[0], "target_ids": ids},
+    ):
+        lazily = {name: torch._neg_view(-tensor) for name, tensor in arguments.items()}
+        assert torch.equal(NDCG(5)(**lazily), NDCG(5)(**arguments))
+    found = topk_catalogue(*map(torch._neg_view, (-users, -items)), 3, item_bias=torch._neg_view(-x[0]))
+    assert torch.equal(found[1], topk_catalogue(users, items, 3, item_bias=x[0])[1])
 
 
 def test_scores_that_begin_within_a_number() -> None:

@@ -208,6 +208,7 @@ def checked_embeddings(users: Tensor, items: Tensor, bias: Tensor | None, simila
         tables["item_bias"] = bias
     check.check_device(users.device, tables)
     checked_norms(users, "user_embeddings", range(users.shape[0]))
-    return PairScores(
-        users.detach(), items.detach(), bias.detach() if bias is not None else None, similarity == "cosine"
-    )
+    # NumPy reads no part of a conjugate, whose numbers are negated when they are read.
+    users, items = users.detach().resolve_neg(), items.detach().resolve_neg()
+    bias = None if bias is None else bias.detach().resolve_neg()
+    return PairScores(users, items, bias, similarity == "cosine")

@@ -538,7 +538,7 @@ def kept_inside(ids: Tensor, n_items: int | None) -> Tensor:
 
 
 def need(given: Given, name: str, ndim: int) -> Tensor:
-    """A tensor of a dtype that it may have, which must be there, without its gradient."""
+    """A tensor of a dtype that it may have, which must be there, without its gradient, and as NumPy can read it."""
     if name not in given:
         raise ValueError(f"`{name}` is missing: the layouts are {LAYOUTS}")
     if name in LISTED and not isinstance(given[name], Tensor):
@@ -546,7 +546,7 @@ def need(given: Given, name: str, ndim: int) -> Tensor:
             f"`{name}` must be a tensor, got {type(given[name]).__name__}: pad_ids(lists) makes one of lists"
         )
     check.check_argument(name, given[name], ndim=ndim, steps=STEPS.get(name))
-    tensor: Tensor = given[name].detach()
+    tensor: Tensor = given[name].detach().resolve_neg()
     return tensor
 
 

@@ -40,7 +40,6 @@ class ScoreMatrix:
         self, scores: Tensor, seen_ids: Tensor | None = None, mask: Tensor | None = None, *, nan_hidden: bool = False
     ) -> None:
         self.is_sync_free = is_sync_free(scores.device)
-        scores = scores.resolve_neg()
         if seen_ids is not None and not (scores.shape[1] and seen_ids.shape[1]):
             seen_ids = None
         if self.is_sync_free:
