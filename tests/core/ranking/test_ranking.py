@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from torch_recmetrics import ERR, MAP, MRR, NDCG, Coverage, rank
+from torch_recmetrics import ERR, MAP, MRR, NDCG, Coverage, Ranking, rank
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.ranking import full_lists, ranking, ties
 
@@ -22,6 +22,20 @@ def test_nothing_is_read_deeper_than_the_list_was_cut(read: str, ties: str) -> N
     if read != "max_hits":  # the same however long the list is
         with pytest.raises(ValueError, match="was cut at 4"):
             getattr(stats, read)((2, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.float16])
+def test_hits_within_a_number_of_ranks_have_all_digits_whatever_its_dtype(dtype: torch.dtype) -> None:
+    """Of three equal scores that of the relevant item stands first in a third of the orders, in whole lists too."""
+    zero, three = torch.zeros((1, 1), dtype=torch.int32), torch.full((1, 1), 3, dtype=torch.int32)
+    whole = Ranking(zero + 1.0, zero, three, 3, None, whole=True, lengths=torch.tensor([3]))
+    within = whole.stats("average").hits_within((None, 2), torch.tensor([[1]], dtype=dtype))
+    assert within.tolist() == [[pytest.approx(1 / 3, rel=1e-15)] * 2]
+
+
+def test_no_other_tie_rule_is_taken_for_one() -> None:
+    with pytest.raises(ValueError, match="`ties` must be one of 'average', 'optimistic', 'pessimistic', 'stable', got"):
+        rank(torch.rand(3, 9), target_ids=torch.tensor([1, 2, 3])).stats("optimist")
 
 
 @pytest.mark.parametrize(("num_items", "last"), [(10, 5.5), (None, math.nan)])

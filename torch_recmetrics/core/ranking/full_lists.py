@@ -99,9 +99,9 @@ class FullListStats(Entries):
         return self.gain_sum("hit", None)
 
     def hits_within(self, n: Tensor) -> Tensor:
-        """(B,): retrieved relevant items among the first n ranks; n (B,)."""
+        """(B,): retrieved relevant items among the first n ranks; n (B,) floats."""
         share = (n[self.users] - self.start) / self.size  # of the places of a tie group
-        return sum_by(self.users, share.clamp(0, 1).to(self.relevance.dtype), self._n_users)
+        return sum_by(self.users, share.clamp(0, 1), self._n_users)
 
     @property
     def p_hit(self) -> Tensor:

@@ -29,6 +29,7 @@ from torch_recmetrics.core.ranking.ties import (
     KEPT_RANKS,
     REMEMBERED_DISCOUNTS,
     SCALED_GAINS,
+    TIES,
     UNORDERED,
     CumulativeStats,
     Discount,
@@ -287,6 +288,8 @@ class RankingStats:
     """
 
     def __init__(self, ranking: Ranking, ties: str) -> None:
+        if ties not in TIES:
+            raise ValueError(f"`ties` must be one of {', '.join(map(repr, TIES))}, got {ties!r}")
         if ties == "stable" and not ranking.ordered:
             raise ValueError(UNORDERED)
         self.ranking = ranking
@@ -393,7 +396,8 @@ class RankingStats:
 
     def hits_within(self, cutoffs: Cutoffs, n: Tensor) -> Tensor:
         """Relevant items among the first min(K, n) ranks of the list; n (B, 1) whole numbers of any dtype."""
-        within = torch.minimum(self._table(cutoffs, float("inf")), n.to(self.n_relevant.dtype))
+        n = exact(n)
+        within = torch.minimum(self._table(cutoffs, float("inf")), n)
 
         def running(columns: CumulativeStats, _: Places) -> Tensor:
             last = within.clamp(1, self.ranking.width).to(torch.int64) - 1
