@@ -70,13 +70,9 @@ class Entries:
 class FullListStats(Entries):
     """The retrieved relevant items of every user, ordered by user and rank, and all their relevant items."""
 
-    lengths: Tensor  # (B,) int64: items in the list
+    n_users: int  # B
     all_users: Tensor  # (R,) int64: the row of the user of all relevant items, retrieved or not ...
     all_relevance: Tensor  # (R,) ... by user, then by falling relevance
-
-    @property
-    def _n_users(self) -> int:
-        return self.lengths.shape[0]
 
     @cached_property
     def _block(self) -> Tensor:
@@ -101,7 +97,7 @@ class FullListStats(Entries):
     def hits_within(self, n: Tensor) -> Tensor:
         """(B,): retrieved relevant items among the first n ranks; n (B,) floats."""
         share = (n[self.users] - self.start) / self.size  # of the places of a tie group
-        return sum_by(self.users, share.clamp(0, 1), self._n_users)
+        return sum_by(self.users, share.clamp(0, 1), self.n_users)
 
     @property
     def p_hit(self) -> Tensor:
@@ -120,7 +116,7 @@ class FullListStats(Entries):
             share = (self._in_block[tied] - 1) / (self.size[tied] - 1)
             start = self.start[tied].to(value.dtype)
             value[tied] = mean_precision_in_block(self._earlier[tied], share, start, c1, c2)
-        return sum_by(self.users, value, self._n_users)
+        return sum_by(self.users, value, self.n_users)
 
     @cached_property
     def mean_precision(self) -> Tensor:
@@ -136,7 +132,7 @@ class FullListStats(Entries):
         if bool(tied.any()):
             keys = torch.stack([self.start[first], self.size[first], self._in_block[first].to(torch.int64)], 1)[tied]
             value[tied] = _over_blocks(keys, _first_of_block, value.dtype, width=1)
-        return sum_by(self.users[first], value, self._n_users)
+        return sum_by(self.users[first], value, self.n_users)
 
     def stop_reciprocal(self, chance: Gain) -> Tensor:
         """(B,): 1 / rank of the item at which a reader stops, 0 for one who reads on; see core/ranking/cascade.py."""
@@ -146,7 +142,7 @@ class FullListStats(Entries):
         if bool(tied.any()):
             value[tied] = self._stops_in_blocks(chances, tied)
         passed = products_before(1 - chances, run_starts(self.users))[run_first(self._block)]
-        return sum_by(self.users, value * passed, self._n_users)
+        return sum_by(self.users, value * passed, self.n_users)
 
     def _stops_in_blocks(self, chances: Tensor, tied: Tensor) -> Tensor:
         """For the tied entries, the value of their block at the first of them, and 0 at the others."""
@@ -176,7 +172,7 @@ class FullListStats(Entries):
         """(B,): 1 where the members of some block differ in relevance."""
         mixed = run_sizes(self._block) < self.size
         mixed[1:] |= ~self._block[1:] & (self.relevance[1:] != self.relevance[:-1])
-        return (sum_by(self.users, mixed.to(self.relevance.dtype), self._n_users) > 0).to(self.relevance.dtype)
+        return (sum_by(self.users, mixed.to(self.relevance.dtype), self.n_users) > 0).to(self.relevance.dtype)
 
     def gain_sum(self, gain: Gain, discount: Discount) -> Tensor:
         """(B,): the gains of the items, each times the (mean) discount of its rank."""
@@ -187,7 +183,7 @@ class FullListStats(Entries):
             if bool(tied.any()):
                 weight[tied] = self._mean_over_blocks(tied, lambda rank, place: discount(rank))
             gains = gains * weight
-        return sum_by(self.users, gains, self._n_users)
+        return sum_by(self.users, gains, self.n_users)
 
     def ideal_sum(self, gain: Gain, discount: Discount, ideal: str) -> Tensor:
         """(B,): the largest gain sum of the relevant (or of the retrieved) items."""
@@ -198,7 +194,7 @@ class FullListStats(Entries):
         gains = gain_of(relevance, gain)
         if discount is not None:
             gains = gains * discount((place_in_run(run_starts(users)) + 1).to(relevance.dtype))
-        return sum_by(users, gains, self._n_users)
+        return sum_by(users, gains, self.n_users)
 
     def _mean_over_blocks(self, tied: Tensor, of_rank: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """For the tied entries, the mean of a function of rank and place over all places of the block."""
@@ -251,7 +247,7 @@ def _over_blocks(
     return values[which]
 
 
-def full_list_stats(lengths: Tensor, entries: Entries, all_users: Tensor, all_relevance: Tensor) -> FullListStats:
+def full_list_stats(n_users: int, entries: Entries, all_users: Tensor, all_relevance: Tensor) -> FullListStats:
     """A :class:`FullListStats` from entries in any order."""
     entries = entries.pick(order_by(entries.users, entries.start if entries.place is None else entries.place))
     ideal_order = order_by(all_users, all_relevance, descending=True)
@@ -261,7 +257,7 @@ def full_list_stats(lengths: Tensor, entries: Entries, all_users: Tensor, all_re
         entries.size,
         entries.place,
         exact(entries.relevance),
-        lengths,
+        n_users,
         all_users[ideal_order],
         exact(all_relevance[ideal_order]),
     )

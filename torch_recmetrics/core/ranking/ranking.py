@@ -211,7 +211,7 @@ class Ranking:
         start = ranks[users, item].to(torch.int64)
         size, place = (None if of is None else of[users, item].to(torch.int64) for of in tied)
         entries = Entries(users, start, torch.ones_like(start) if size is None else size, place, relevance)
-        return full_list_stats(known(self.lengths, NO_LENGTHS), entries.pick(listed), users, relevance)
+        return full_list_stats(self.n_users, entries.pick(listed), users, relevance)
 
     # -- users of several updates -------------------------------------------------------------------------------------
 

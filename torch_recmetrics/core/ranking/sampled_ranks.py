@@ -61,7 +61,7 @@ class Sampling:
         if number * NODES >= n:
             return [(0, n)]
         edges = [round(others * math.sin(math.pi / 2 * place / number) ** 2) for place in range(number)] + [n]
-        return [(first, last) for first, last in itertools.pairwise(edges)]
+        return list(itertools.pairwise(edges))
 
     def nodes(self, n_sampled: int, functions: Sequence[OfRank]) -> RankNodes:
         """The nodes for so many sampled items, or fewer."""
