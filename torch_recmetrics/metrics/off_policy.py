@@ -17,7 +17,7 @@ from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
 from torch_recmetrics.core.ranking.ties import DISCOUNTS
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
-from torch_recmetrics.core.tensors.scatter import COLUMNS, EXPECTED, REWARD, ROWS, WEIGHT
+from torch_recmetrics.core.tensors.scatter import EXPECTED, REWARD, ROWS, WEIGHT
 from torch_recmetrics.state.options import option
 from torch_recmetrics.state.reward_sums import RewardSums
 
@@ -32,13 +32,6 @@ READS = {
     "sndr": ("expected", "expected_policy"),
     "switch-dr": ("expected", "expected_policy"),
 }
-
-
-def columns_mask(*columns: int) -> Tensor:
-    """(5,) float64: 1 for these columns of the sums, 0 for the others."""
-    chosen = torch.zeros(COLUMNS, dtype=torch.float64, device="cpu")
-    chosen[list(columns)] = 1
-    return chosen
 
 
 def terms(
@@ -190,14 +183,14 @@ class OffPolicyValue(RewardSums):
             reward = torch.where(weight <= self.switch, reward, 0)
         return terms(self, rows, used, expected, used * reward)
 
-    def parts(self) -> list[tuple[Tensor, int]]:
+    def parts(self) -> list[tuple[list[int], int]]:
         return {
-            "ips": [(columns_mask(REWARD), ROWS)],
-            "snips": [(columns_mask(REWARD), WEIGHT)],
-            "dm": [(columns_mask(EXPECTED), ROWS)],
-            "dr": [(columns_mask(EXPECTED, REWARD), ROWS)],
-            "sndr": [(columns_mask(EXPECTED), ROWS), (columns_mask(REWARD), WEIGHT)],
-            "switch-dr": [(columns_mask(EXPECTED, REWARD), ROWS)],
+            "ips": [([REWARD], ROWS)],
+            "snips": [([REWARD], WEIGHT)],
+            "dm": [([EXPECTED], ROWS)],
+            "dr": [([EXPECTED, REWARD], ROWS)],
+            "sndr": [([EXPECTED], ROWS), ([REWARD], WEIGHT)],
+            "switch-dr": [([EXPECTED, REWARD], ROWS)],
         }[self.estimator]
 
 
@@ -313,5 +306,5 @@ class SlateOffPolicyValue(RewardSums):
             check.refuse(broken, lambda place: f"{rule}, got {counts[place].item()!r} at place {place + 1}")
         return exact(counts)
 
-    def parts(self) -> list[tuple[Tensor, int]]:
-        return [(columns_mask(REWARD), ROWS)]
+    def parts(self) -> list[tuple[list[int], int]]:
+        return [([REWARD], ROWS)]

@@ -117,8 +117,8 @@ class RewardSums(RowMetric):
         """(M, 5) columns, and the users and sample ids of the rows, of the arguments of an update, checked."""
 
     @abstractmethod
-    def parts(self) -> list[tuple[Tensor, int]]:
-        """The value as a sum of ratios: the columns of each that are added up, (5,) of 0 and 1, and what divides it."""
+    def parts(self) -> list[tuple[list[int], int]]:
+        """The value as a sum of ratios: the columns of each that are added up, and the one that divides them."""
 
     # States
 
@@ -184,16 +184,16 @@ class RewardSums(RowMetric):
 
     def value(self, sums: Tensor) -> Tensor:
         """The value from (5, ...) sums."""
-        ratios = [torch.tensordot(which.to(sums), sums, 1) / sums[by] for which, by in self.parts()]
+        ratios = [sums[columns].sum(0) / sums[by] for columns, by in self.parts()]
         return torch.stack(ratios).sum(0)
 
     def direction(self, sums: Tensor) -> Tensor:
         """(..., 5): how the value changes with each of the (..., 5) sums."""
         total = torch.zeros_like(sums)
-        for which, by in self.parts():
-            ratio = (sums * which.to(sums)).sum(-1) / sums[..., by]
-            total = total + which.to(sums) / sums[..., by : by + 1]
-            total[..., by] = total[..., by] - ratio / sums[..., by]
+        for columns, by in self.parts():
+            ratio = sums[..., columns].sum(-1) / sums[..., by]
+            total[..., columns] += 1 / sums[..., by : by + 1]
+            total[..., by] -= ratio / sums[..., by]
         return total
 
     def spread_of(self, scatter: Tensor) -> Spread:
