@@ -352,6 +352,7 @@ def test_what_has_no_interval_in_closed_form() -> None:
         (lambda: ExposureDisparity(GROUPS, target="best"), "`target` must be"),
         (lambda: ExposureDisparity(GROUPS, target=[1.0, 2.0]), "share for each of the 3 groups, got 2"),
         (lambda: ExposureDisparity(GROUPS, target=[0.0, 0.0, 0.0]), "must have a share above 0"),
+        (lambda: ExposureDisparity(GROUPS, target=torch.tensor([1j, 1, 1])), "must be bool, integer or floating"),
         (lambda: ExposureDisparity(GROUPS, distance="difference"), "is for two groups, got 3"),
     ],
 )

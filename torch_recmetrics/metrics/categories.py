@@ -27,7 +27,6 @@ __all__ = ["CategoryCalibration", "CategoryDiversity"]
 def check_categories(name: str, amounts: Any) -> None:
     """Refuse what has no share."""
     check.check_tensor(name, amounts, ndim=2)
-    check.check_relevance(name, amounts)
     check_amounts(name, amounts, "in row")
     if not amounts.numel():
         raise ValueError(f"`{name}` must have a row and a column, got shape {tuple(amounts.shape)}")

@@ -61,7 +61,6 @@ def check_groups(name: str, groups: Any) -> None:
     if groups.ndim == 1:
         check.check_ids(name, groups)
     elif groups.ndim == 2:
-        check.check_relevance(name, groups)
         check_amounts(name, groups, "in row")
     if groups.ndim not in (1, 2) or not groups.numel():
         raise ValueError(

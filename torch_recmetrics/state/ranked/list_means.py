@@ -58,7 +58,8 @@ class ItemTable(torch.nn.Module):
 
 
 def check_amounts(name: str, amounts: Tensor, where: str) -> None:
-    """Refuse what is below zero, not finite, or so large that sums are not; `where` says what a row is."""
+    """Refuse what is no number, below zero, not finite, or so large that sums are not; `where` says what a row is."""
+    check.check_relevance(name, amounts)
     wrong = ~((amounts >= 0) & (amounts < check.LARGEST_WEIGHT))
 
     def message(row: int) -> str:
