@@ -215,6 +215,10 @@ def test_refused() -> None:
     for wrong in (1, 2, 2.5, True):
         with pytest.raises(ValueError, match="`num_classes` must be an integer > 2"):
             ctr_metrics(num_classes=wrong)
+    for unread in ({"weighting": "uniform"}, {"num_bins": 16}, {"threshold": 0.7}):
+        (name,) = unread
+        with pytest.raises(TypeError, match=f"`{name}` is for click probabilities: leave it out beside `num_classes`"):
+            ctr_metrics(num_classes=3, **unread)
     with pytest.raises(ValueError, match="`weighting` must be one of"):
         ctr_metrics(weighting="rows")
 

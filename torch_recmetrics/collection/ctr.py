@@ -211,6 +211,10 @@ def ctr_metrics(
         postfix: put behind every name.
         validate_args: False leaves out the checks that read values.
 
+    Raises:
+        ValueError: for options that the metrics refuse.
+        TypeError: for an option of click probabilities beside `num_classes`.
+
     >>> metrics = ctr_metrics(weighting=None, prefix="val_")
     >>> metrics.update(torch.tensor([0.9, 0.2, 0.6, 0.4]), torch.tensor([1.0, 0.0, 0.0, 1.0]))
     >>> values = metrics.compute()
@@ -221,6 +225,13 @@ def ctr_metrics(
     check.check_ignore_index("ignore_index", ignore_index := check.plain_number(ignore_index))
     f_beta = f"f{beta:g}".replace(".", "_")
     if num_classes is not None:
+        of_clicks = {
+            "weighting": weighting not in ("impressions", None),
+            "num_bins": num_bins is not None,
+            "threshold": threshold != 0.5,
+        }
+        if given := [option for option, is_given in of_clicks.items() if is_given]:
+            raise TypeError(f"`{given[0]}` is for click probabilities: leave it out beside `num_classes`")
         return _multiclass(num_classes, beta, f_beta, ignore_index, prefix, postfix, validate_args)
     how: dict[str, Any] = {"ignore_index": ignore_index, "validate_args": validate_args}
     members: dict[str, Metric] = {
@@ -229,9 +240,7 @@ def ctr_metrics(
     }
     if weighting is not None:
         members["group_auc"] = GroupAUC(weighting, **how)
-    for metric in (LogLoss, NormalizedEntropy, Calibration):
-        member = metric(**how)
-        members[member.name] = member
+    members |= {metric.stem: metric(**how) for metric in (LogLoss, NormalizedEntropy, Calibration)}
     at: dict[str, Any] = {"threshold": threshold, **how}
     members |= {
         "accuracy": own.BinaryAccuracy(**at),
