@@ -354,8 +354,7 @@ class FromSampled(OneForEach, UserMeans):
         if found.shape[0]:
             with CPU:
                 value = value + found.sum() * mean_over_ranks(self.sampling, masses_of(codes, found), self.of_ranks)
-        value = value / masses.sum() if masses.shape[0] else torch.full_like(masses.sum(), float("nan"))
-        return value.reshape(1).to(values)
+        return (value / masses.sum()).reshape(1).to(values)  # nan where nobody counts
 
     def spread(self) -> Spread:
         if self.method == EM:
@@ -375,8 +374,8 @@ def codes_of(items: AmongOthers) -> Tensor:
     beside = 0 if items.beside is None else items.beside
     codes = (items.n_others.unsqueeze(1) * wide + items.above) * wide + beside
     code = torch.where(listed, codes, 0).sum(1).to(torch.float64)
-    empty = torch.where(items.n_others > 0, code, float("nan"))
-    return torch.where(listed.any(1), empty, NOT_LISTED)
+    code = torch.where(items.n_others > 0, code, float("nan"))
+    return torch.where(listed.any(1), code, NOT_LISTED)
 
 
 def distinct(codes: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:
