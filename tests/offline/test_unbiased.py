@@ -285,6 +285,16 @@ def test_several_relevant_items_that_depend_on_each_other_are_refused_by_their_r
         evaluate(*tables_of(*SEVERAL), "ndcg@5", sampled_from=ITEMS)
 
 
+@pytest.mark.parametrize("given", [{"propensities": table(item_id=["a", "b"], p=[0.5, 0.5])}, {"sampled_from": 30}])
+def test_relevance_that_is_neither_0_nor_1_is_refused_by_its_row(given: Any) -> None:
+    lists = table(user_id=["u", "u"], item_id=["a", "b"], score=[2, 1])
+    truth = table(user_id=["u", "u"], item_id=["a", "b"], relevance=[1.0, 0.5])
+    options = {} if "propensities" in given else {"dcg": {"gain": "linear"}}
+    metric = next(iter(options), "recall")
+    with pytest.raises(InputError, match=r"`truth` .*row 2\): relevance must be 0 or 1"):
+        evaluate(lists, truth, metric, relevance="relevance", options=options, **given)
+
+
 # Logged policies -----------------------------------------------------------------------------------------------------
 
 

@@ -482,13 +482,14 @@ class Tables:
             item = number if self.n_items is None else f"(SELECT id FROM items WHERE i = {number})"
             wrong += f" AND {self.item_ids.of(source)} = {item}"
         elif text.startswith("relevance") and "relevance" in self.columns["truth"]:
-            order = f"{self.value(source, 'relevance')} DESC, {order}"  # metrics look at the largest of a user
+            relevance, told = self.value(source, "relevance"), found["value"]  # rounded, or not told
+            order = (f"abs({relevance} - {told}), " if told else f"{relevance} IN (0, 1), ") + order
         elif source is self.truth and not (text.startswith(("`weights`", "every user")) or "one relevant item" in text):
             return None
         rows = self.workspace.rows(f"SELECT {source.row} FROM {source.sql} WHERE {wrong} ORDER BY {order} LIMIT 1")
         (shown,) = self.workspace.one(f"SELECT CAST({user} AS VARCHAR)")
-        told = text.replace(f" in row {found['row']}", "").replace(f"row {found['row']} ", f"user {shown!r} ")
-        return InputError(f"{source.place(rows[0][0])}: {told}") if rows else None
+        words = text.replace(f" in row {found['row']}", "").replace(f"row {found['row']} ", f"user {shown!r} ")
+        return InputError(f"{source.place(rows[0][0])}: {words}") if rows else None
 
     def refuse_unknown(self, source: Source) -> None:
         """InputError for an item that is not in the catalogue."""
