@@ -138,6 +138,17 @@ def test_lists_hold_ids_below_zero(low: int) -> None:
     assert found == pytest.approx({("a", "b"): 5 / 6, ("a", "c"): 5 / 6, ("b", "c"): 5 / 6})
 
 
+def test_groups_of_a_table_have_its_names() -> None:
+    """The groups 2 and 10 stand in the order of their texts: names from elsewhere would be those of the other."""
+    groups = pa.table({"item_id": ITEMS, "group": [2 if GROUP[item] == "indie" else 10 for item in ITEMS]})
+    found = evaluate(table_of(NEW), TRUTH, "exposure@5", groups=groups)
+    expected = evaluate(table_of(NEW), TRUTH, "exposure@5", groups=GROUPS)
+    assert found["exposure@5/2"] == expected["exposure@5/indie"] != found["exposure@5/10"]
+    options = {"exposure": {"names": ["two", "ten"]}}
+    with pytest.raises(ValueError, match=r"`names` of exposure must be left out with groups=.*\['two', 'ten'\]"):
+        evaluate(table_of(NEW), TRUTH, "exposure@5", groups=groups, options=options)
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="exposure must know the groups: give groups="):
         evaluate(table_of(NEW), TRUTH, "exposure@5")

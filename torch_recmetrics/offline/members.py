@@ -198,6 +198,10 @@ def known_of_items(name: str, own: Mapping[str, Any], tables: Tables) -> dict[st
     if "groups" in asked:
         if tables.groups is None:
             raise ValueError(f"{name} must know the groups: give groups=, or options={{{name!r}: {{'groups': ...}}}}")
+        if "names" in own:
+            raise ValueError(
+                f"`names` of {name} must be left out with groups=, whose groups have names, got {own['names']!r}"
+            )
         names, filled["groups"] = tables.groups_of_items(tables.groups)
         if "names" in declared:
             filled["names"] = names
