@@ -29,20 +29,18 @@ def warned_of_kinds_of_ids(tables: Tables) -> bool:
 
     They are compared as text, so '007' and 7 never meet.
     """
-    warned = False
-    for key, ids in (("user", tables.user_ids), ("item", tables.item_ids)):
-        for source, column in tables.sources_with(key):
-            both = sorted((source, tables.truth), key=ids.kind_of, reverse=True)
-            if [ids.kind_of(one) for one in both] == ["VARCHAR", "BIGINT"] and _warned_of_kinds(
-                tables, ids, column, *both
-            ):
-                warned = True
-                break
-    return warned
+    warned = [
+        any(_warned_of_kinds(tables, ids, column, source) for source, column in tables.sources_with(key))
+        for key, ids in (("user", tables.user_ids), ("item", tables.item_ids))
+    ]
+    return any(warned)
 
 
-def _warned_of_kinds(tables: Tables, ids: Ids, column: str, texts: Source, integers: Source) -> bool:
-    """Whether ids of two tables are the same but for how they are written, with a warning."""
+def _warned_of_kinds(tables: Tables, ids: Ids, column: str, source: Source) -> bool:
+    """Whether ids of a source and of the truth are the same but for how they are written, with a warning."""
+    texts, integers = sorted((source, tables.truth), key=ids.kind_of, reverse=True)
+    if (ids.kind_of(texts), ids.kind_of(integers)) != ("VARCHAR", "BIGINT"):
+        return False
     own = [f"SELECT DISTINCT {ids.of(source)} AS id FROM {source.sql}" for source in (texts, integers)]
     lost, one, other = tables.workspace.one(
         f"WITH texts AS ({own[0]}), integers AS ({own[1]}) SELECT count(*), min(t.id), arg_min(n.id, t.id) FROM "
