@@ -191,7 +191,7 @@ def summed_over_processes(
     numbers, most = torch.tensor(list(counts.values())), torch.tensor(longest)
     distributed.all_reduce(numbers)
     distributed.all_reduce(most, distributed.ReduceOp.MAX)
-    if collector is not None and (collector.columns or collector.lists.numel()):
+    if collector is not None:
         for kept in (collector.values, collector.lists, *collector.totals.values()):
             distributed.all_reduce(kept)  # they are 0 for the users of other processes
     return dict(zip(counts, numbers.tolist())), int(most)
@@ -218,7 +218,6 @@ def sums_of_slices(
         if member.keeps_values:
             sizes = torch.bincount(where, minlength=n_slices).tolist()
             parts = [who[order] for order in torch.split(where.argsort(stable=True), sizes)]
-            parts = [part[weight[part] > 0] for part in parts]
             own = [member.value_of_users(values[part], weight[part]).unsqueeze(0) for part in parts]
             slices[metric] = torch.cat([values[:0], *own])
         else:
