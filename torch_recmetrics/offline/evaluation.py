@@ -313,8 +313,12 @@ def report_of(
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     users = None
     if part.users is not None:
-        pooled = [member for member in members.items() if isinstance(member[1], UserMeasure) and member[1].pooled]
-        shares = [own for name, member in pooled for own in member.value_names(name)]
+        shares = [
+            own
+            for name, member in members.items()
+            if isinstance(member, UserMeasure) and member.pooled
+            for own in member.value_names(name)
+        ]
         users = user_values(
             part.users,
             definitions,

@@ -63,9 +63,8 @@ def check_by_name(metrics: Any, own_options: Mapping[str, Any], **given: bool) -
     ValueError for options of a metric that is not given by name.
     """
     names = names_of(metrics)
-    if not names and any(given.values()):
-        name = next(name for name, is_given in given.items() if is_given)
-        raise TypeError(f"`{name}` is for metrics given by name, and `metrics` has none: give it to the metrics")
+    if not names and (unread := [name for name, is_given in given.items() if is_given]):
+        raise TypeError(f"`{unread[0]}` is for metrics given by name, and `metrics` has none: give it to the metrics")
     for name in own_options:
         check.check_choice("options", name, names)
 
