@@ -127,7 +127,8 @@ def evaluate(
             stand in `truth` too are refused.
         items: rows of item: the catalogue, each item once; item k of a table of features is row k.
         groups: rows of item and group, in a column ``"group"`` or the only other one, for ``exposure`` and
-            ``exposure_disparity``: ``report["exposure@10/indie"]``. An item may be in several.
+            ``exposure_disparity``: ``report["exposure@10/indie"]``. An item may be in several. Options with a number
+            for each group, such as `target`, have them in the order of the names as text: 10 comes before 2.
         propensities: rows of item and the chance in (0, 1] that it is observed, in a column ``"propensity"`` or the
             only other one: metrics given by name weigh each relevant item by 1 / chance,
             ``report["snips_recall@10"]``. Those that cannot are refused.
