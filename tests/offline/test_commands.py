@@ -162,7 +162,12 @@ def test_compare_and_gate_are_of_the_same_users(files: Path, capfd: pytest.Captu
     ]
     flags = ("compare", f"old={old}", f"new={new}")
     assert run(capfd, *flags, "-m", "mrr@5")[0] == 0
-    for flag, value, says in (("-m", "mrr@6", "must be in all systems"), ("--seen", old, "--seen is of lists")):
+    for flag, value, says in (
+        ("-m", "mrr@6", "must be in all systems"),
+        ("--seen", old, "--seen is of lists"),
+        ("--ties", "optimistic", "--ties is of lists"),
+        ("--min-relevance", 4, "--min-relevance is of lists"),
+    ):
         code, _, err = run(capfd, *flags, flag, value)
         assert code == 2
         assert says in err

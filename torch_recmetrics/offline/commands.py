@@ -51,25 +51,8 @@ from torch_recmetrics.users.user_values import UserValues, own_version
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 VERDICTS = {"promoted": 0, "rejected": 3, "undecided": 4}
 Options = dict[str, Any]
-# Options without a default that say something of lists.
-OF_LISTS = (
-    "top_k",
-    "score",
-    "rank",
-    "relevance",
-    "weight",
-    "seen",
-    "slices",
-    "train",
-    "items",
-    "groups",
-    "propensities",
-    "sampled_from",
-    "options",
-    "candidates",
-    "min_relevance",
-    "format",
-)
+# Options of lists that mean something for values of users too.
+OF_USERS_TOO = ("truth", "metric", "keep_lists", "level", "progress", "memory_limit", "temp_directory", "threads")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -445,8 +428,10 @@ def evaluated(lists: Any, options: Options) -> Report:
 def users_of(name: str, path: str, options: Options) -> tuple[Report | None, UserValues]:
     """The values of users of a run: of lists, or of a file that has them."""
     if options["truth"] is None:
-        if unread := [name for name in OF_LISTS if options.get(name) is not None]:
-            raise InputError(f"`{unread[0]}` is of lists, with --truth: {path!r} is read as values of users")
+        defaults = {name: own.default for name, own in inspect.signature(evaluate).parameters.items()}
+        for option in sorted(options.keys() - OF_USERS_TOO):
+            if options[option] not in (None, defaults.get(option)):
+                raise InputError(f"`{option}` is of lists, with --truth: {path!r} is read as values of users")
         try:
             return None, UserValues.load(path)
         except (FileNotFoundError, ValueError) as error:
