@@ -292,6 +292,9 @@ def test_the_other_commands(files: Path, capfd: pytest.CaptureFixture[str]) -> N
         assert (code, len(json.loads(out)["dropped"])) == (0, dropped)
     code, out, _ = run(capfd, "overlap", *tables, "--drop", "interactions", "--drop", "duplicates")
     assert json.loads(out)["dropped"] == ["interactions", "duplicates"]
+    code, out, err = run(capfd, "overlap", *tables, "--drop", "false", "--output", files / "kept.parquet")
+    assert (code, out, "--output is the test data without what is dropped" in err) == (2, "", True)
+    assert not (files / "kept.parquet").exists()
     log = pa.table({"user": [1, 1, 1], "item": [1, 2, 3], "relevance": [1, 1, 1], "time": [1, 2, 3]})
     parquet.write_table(log, files / "log.parquet")
     similar = pa.table({"item1": [1, 2], "item2": [2, 1], "score": [1.0, 1.0]})
