@@ -173,6 +173,15 @@ def test_a_row_that_is_beyond_chance_after_the_correction_alone_is_coloured() ->
     assert re.findall('class="dot (.*?)"', page) == ["", "unsure"]
 
 
+def test_a_picture_of_differences_says_where_it_has_not_all_of_them() -> None:
+    table = compare({"old": users(2), "new": users(1)}, baseline="old", num_draws=50)
+    for rows, told in ((40, "above 0.05</span>"), (41, "above 0.05; the first 40 of 41</span>")):
+        table.rows = [replace(table.rows[0], metric=f"m{place}") for place in range(rows)]
+        page = Report({}, details={"comparison": table}).to_html()
+        assert told in page
+        assert page.count("<circle") == 40
+
+
 def test_a_row_whose_p_is_what_the_level_allows_is_beyond_chance() -> None:
     assert [certainty({"p_corrected": p, "level": 0.5}) for p in (0.25, 0.5, 0.75, None)] == [
         "",

@@ -136,9 +136,13 @@ def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "", of: 
         rows = [(label, pictures.bar_of(value), "") for label, value in values.items()]
         rows = [row for row in rows if math.isfinite(row[1][0])]
         if rows:
-            most = pictures.MOST_ROWS
-            told = f"the first {most} of {len(rows):,}" if len(rows) > most else note
-            yield Picture(name, told, pictures.forest(f"{name}{of}", rows))
+            yield Picture(name, left_out(rows) or note, pictures.forest(f"{name}{of}", rows))
+
+
+def left_out(rows: Sequence[Any]) -> str:
+    """What is said of a picture that has only the first of its rows; "" where it has all."""
+    most = pictures.MOST_ROWS
+    return f"the first {most} of {len(rows):,}" if len(rows) > most else ""
 
 
 def roc_pictures(curves: Mapping[str, Mapping[str, Any]], axes: str) -> Iterator[Picture]:
@@ -162,7 +166,8 @@ def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
             picture = pictures.forest(f"{system}: differences", bars, zero=True, signed=True)
             p = f"p ({rows[0]['correction']})" if rows[0]["correction"] else "p"  # as the table calls what decides
             grey = f"grey: {p} above {1 - rows[0]['level']:.4g}"
-            yield Picture(system, f"difference from {rows[0]['baseline']} with its interval; {grey}", picture)
+            note = f"difference from {rows[0]['baseline']} with its interval; {grey}"
+            yield Picture(system, "; ".join(filter(None, [note, left_out(bars)])), picture)
 
 
 def certainty(row: Mapping[str, Any]) -> str:
