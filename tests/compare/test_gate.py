@@ -79,7 +79,7 @@ def test_the_relative_interval_is_fiellers() -> None:
     for end, side in ((rule.low, "greater"), (rule.high, "less")):
         assert stats.ttest_1samp(c - (1 + end) * b, 0, alternative=side).pvalue == pytest.approx(0.05, rel=1e-6)
     one_sided = stats.ttest_1samp(c - 0.98 * b, 0, alternative="greater").pvalue
-    own = paired_contrast("ndcg@10", c, b, None, 1.0, 1.0)  # the most that a user may have
+    own = paired_contrast("ndcg@10", c, b, None, 1.0, (0.0, 1.0))  # what a user may have
     assert own.p_values(-0.02, careful=False) == pytest.approx((one_sided, 1 - one_sided))
     assert own.users is not None
     cautious = (
@@ -325,6 +325,17 @@ def test_a_bound_that_no_user_can_reach_has_failed() -> None:
     hits = run({"hit_rate@1": [0.0, 1.0, 0.0, 0.0], "a": [0.0, 1.0, 0.0, 0.0]})
     assert Gate(not_less={"hit_rate@1": 3.0}).decide(hits, hits).outcome == "rejected"
     assert Gate(not_less={"a": 3.0}).decide(hits, hits).outcome == "undecided"  # nobody knows what it may be
+
+
+def test_one_may_fall_below_0_where_the_metric_does() -> None:
+    """Were one of 30 users at -1, the mean of the others would not be enough; that nobody is says little."""
+    seen = run({"kendall_tau@10": np.full(30, 0.6), "a": np.full(30, 0.6)})
+    for metric, worst in (("kendall_tau@10", -1.5), ("a", -0.5)):  # of another metric nobody knows that it may be -1
+        (rule,) = Gate(not_less={metric: 0.5}).decide(seen, seen).rules
+        assert rule.p_held == pytest.approx((1 - 0.1 / (0.1 - worst)) ** 30)
+    for metric, worst in (("kendall_tau@10", -2 + 0.1), ("a", -0.6 + 0.06)):
+        (rule,) = Gate(not_worse={metric: 0.1}).decide(seen, seen).rules
+        assert rule.p_held == pytest.approx((1 - 0.06 / (0.06 - worst)) ** 30)
 
 
 def test_small_losses_are_those_of_everybody() -> None:

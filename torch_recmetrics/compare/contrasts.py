@@ -34,6 +34,7 @@ from torch_recmetrics.users.user_values import UserValues
 CLOSE, MOST = 1.05, 1e15  # how exactly the users are told who would decide a rule, and how many there may be
 FEW = 10  # users who lose much, of whom Hall's statistic knows enough
 CLOSE_TO_WHOLE = 1e-6  # sums of equal weights are so near to whole numbers
+Ends = tuple[float, float | None]  # what a user may have, at least and at most: 0 without a bound, None where unknown
 
 
 @dataclass(frozen=True)
@@ -165,23 +166,17 @@ class Contrast:
     def p_values(self, relative: float, *, careful: bool) -> tuple[float, float]:
         """Of the rule that the gain is at least `relative` times the size: that it is held, and that it has failed."""
         t = self.statistic(relative)
-        held, failed = self.below(-t), self.below(t)
+        held, failed = (t_probability(side * t, self.degrees_of_freedom) for side in (-1, 1))
         if careful and self.users is not None:
             held = max(held, self.users.p_value(relative, held=True))
             failed = max(failed, self.users.p_value(relative, held=False))
         return held, failed
 
-    def below(self, statistic: float) -> float:
-        """P(T <= statistic) if the true gain is exactly at the threshold."""
-        return t_probability(statistic, self.degrees_of_freedom)
 
-
-def contrast(
-    runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float, most: float | None
-) -> Contrast:
-    """The means of a metric in both runs, and the variances of gain and size; `most` is what a user may have."""
+def contrast(runs: Mapping[str, Run], users: CommonUsers | None, metric: str, direction: float, ends: Ends) -> Contrast:
+    """The means of a metric in both runs, and the variances of gain and size."""
     if columns := columns_of_both(users, runs, metric, "candidate", "incumbent"):
-        return paired_contrast(metric, *columns, direction, most)
+        return paired_contrast(metric, *columns, direction, ends)
     (mean, error), (other, other_error) = (summary_of(name, runs[name], metric) for name in ("candidate", "incumbent"))
     sign = math.copysign(1, other)
     known = [len(run) for run in runs.values() if isinstance(run, UserValues)]
@@ -204,9 +199,9 @@ def paired_contrast(
     incumbent: Array,
     weights: Array | None,
     direction: float,
-    most: float | None = None,
+    ends: Ends = (0.0, None),
 ) -> Contrast:
-    """From the values of the same users, of whom one may have `most`; None where nobody knows."""
+    """From the values of the same users."""
     candidate, incumbent, weights, undefined = counted_in_both(metric, "runs", candidate, incumbent, weights)
     n = len(candidate)
     w = np.ones(n) if weights is None else weights / weights.max()
@@ -215,10 +210,10 @@ def paired_contrast(
     gains, sizes = direction * (candidate - incumbent), sign * incumbent
     gain, size = summed_up(gains, w), summed_up(sizes, w)
     products = w * gain.about_mean() * w * size.about_mean()
-    values = np.concatenate([candidate, incumbent, [most or 0.0]])
-    largest = float(values[np.abs(values).argmax()])
+    values = np.concatenate([candidate, incumbent, [0.0, ends[0], ends[1] or 0.0]])
+    least, most = float(values.min()), float(values.max())
     # The smaller gain first: where less is better the one who gets the largest value loses.
-    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((0.0, largest), (largest, 0.0)))
+    lost, gained = sorted((direction * (new - old), sign * old) for new, old in ((least, most), (most, least)))
     return Contrast(
         candidate=float(np.average(candidate, weights=w)),
         incumbent=float(np.average(incumbent, weights=w)),
@@ -233,15 +228,17 @@ def paired_contrast(
     )
 
 
-def bound_contrast(run: Run, metric: str, bound: float, most: float | None = None) -> Contrast:
-    """The mean of a metric in one run beside a bound, which varies by nothing; `most` is what a user may have."""
+def bound_contrast(run: Run, metric: str, bound: float, ends: Ends = (0.0, None)) -> Contrast:
+    """The mean of a metric in one run beside a bound, which varies by nothing."""
     mean, error = summary_of("candidate", run, metric)
     n, users = len(run) if isinstance(run, UserValues) else None, None
     if isinstance(run, UserValues) and metric in run:
         values, w = counted_values("candidate", run, metric)
-        least, largest = min(0.0, float(values.min())), max(1.0 if most is None else most, float(values.max()))
-        largest = largest if most or largest > bound else 2 * bound  # nobody knows who may be above it
-        users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (largest - bound, 0.0))
+        lowest, highest = ends
+        least = min(0.0, lowest, float(values.min()))
+        most = max(1.0 if highest is None else highest, float(values.max()))
+        most = most if highest or most > bound else 2 * bound  # nobody knows who may be above it
+        users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
         n = len(values)
     return Contrast(
         candidate=mean,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from torch_recmetrics.compare.agreement import agreement, metric_named
-from torch_recmetrics.compare.contrasts import Contrast, bound_contrast, contrast, deciding_users, holm_tails
+from torch_recmetrics.compare.contrasts import Contrast, Ends, bound_contrast, contrast, deciding_users, holm_tails
 from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
@@ -273,8 +273,8 @@ class Gate:
             compared += [name for name in self.not_less if name in kept.get("candidate", ())]
         users = users_of_runs("`candidate` and `incumbent`", kept, compared, on_missing)
         sign_of = {metric: -1.0 if metric in self.lower_is_better else 1.0 for metric in both}
-        most = {metric: most_of(metric, kept.values()) for metric in margins}
-        contrasts = {metric: contrast(runs, users, metric, sign_of[metric], most[metric]) for metric in both}
+        ends = {metric: ends_of(metric, kept.values()) for metric in margins}
+        contrasts = {metric: contrast(runs, users, metric, sign_of[metric], ends[metric]) for metric in both}
         of_candidate: dict[str, Run] = dict.fromkeys(self.not_less, runs["candidate"])
         if users is not None:
             common = kept["candidate"].select(users.sample_ids)
@@ -283,7 +283,7 @@ class Gate:
             lists = agreement(runs, agreeing, level=self.level, on_missing=on_missing)
             of_candidate |= dict.fromkeys(agreeing, *lists.users.values())
         contrasts |= {
-            name: bound_contrast(of_candidate[name], name, bound, most[name]) for name, bound in self.not_less.items()
+            name: bound_contrast(of_candidate[name], name, bound, ends[name]) for name, bound in self.not_less.items()
         }
         rule_of = {metric: rule for rule in RULES for metric in getattr(self, rule)}
         p_values = [
@@ -319,9 +319,11 @@ class Gate:
         return record
 
 
-def most_of(metric: str, runs: Iterable[UserValues]) -> float | None:
-    """The largest value of a metric of the package, 0 where it has no bound; None for others."""
-    return max((kind.plot_upper_bound or 0.0 for kind in metrics_of(metric, runs)), default=None)
+def ends_of(metric: str, runs: Iterable[UserValues]) -> Ends:
+    """The least and the largest value of a metric of the package, 0 where there is no bound; None for others."""
+    kinds = metrics_of(metric, runs)
+    least = min((kind.plot_lower_bound or 0.0 for kind in kinds), default=0.0)
+    return least, max((kind.plot_upper_bound or 0.0 for kind in kinds), default=None)
 
 
 def numbers_of(name: str, given: Any, example: str, check_number: Callable[[str, Any], None]) -> dict[str, float]:
