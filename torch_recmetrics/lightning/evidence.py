@@ -81,11 +81,19 @@ def read_baseline(baseline: Any) -> UserValues:
 
 
 def bare(users: UserValues, *prefixes: str) -> UserValues:
-    """The same values without the first of these prefixes that a name begins with."""
+    """The same values without the first of these prefixes that a name begins with.
+
+    Raises:
+        ValueError: for two names that are one without them.
+    """
 
     def short(name: str) -> str:
         return next((name.removeprefix(each) for each in prefixes if each and name.startswith(each)), name)
 
+    named: dict[str, str] = {}
+    for name in (*users, *users.summaries):
+        if (other := named.setdefault(short(name), name)) != name:
+            raise ValueError(f"`baseline` must have {short(name)} once, got {other} and {name}: leave one of them out")
     state = packed(users)
     for part in ("values", "definitions", "summaries"):
         state[part] = {short(name): value for name, value in state[part].items()}
