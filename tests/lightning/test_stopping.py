@@ -10,8 +10,20 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
+from torchmetrics.classification import BinaryConfusionMatrix
 
-from torch_recmetrics import MRR, NDCG, Coverage, FromSampled, GroupExposure, Sliced, functional, rank, ranking_metrics
+from torch_recmetrics import (
+    MRR,
+    NDCG,
+    Coverage,
+    FromSampled,
+    GroupExposure,
+    MeanRank,
+    Sliced,
+    functional,
+    rank,
+    ranking_metrics,
+)
 from torch_recmetrics.compare import UserValues, t_test
 from torch_recmetrics.lightning.evidence import bare, difference_bounds
 from torch_recmetrics.lightning.padding import STEPS, places_of_batch, with_sample_ids
@@ -59,6 +71,14 @@ class Model(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Dense(Model):
+    """The same with scores from 0 to 1 and a matrix of labels."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        preds = scores_of(self.current_epoch)[batch[0]] / 2
+        return {"preds": preds, "target": (torch.arange(N_ITEMS) == 0).long().expand_as(preds)}
 
 
 class LogsItself(Model):
@@ -238,6 +258,12 @@ def test_pickled() -> None:
 def test_names_of_a_baseline_without_their_prefix() -> None:
     users = UserValues([1, 2], {"test_mrr": [0.5, 1.0]})
     assert list(bare(users, "val_", "test_")) == list(bare(users, "", "test_")) == ["mrr"]
+    for given, other in (
+        ({"val_mrr": [0.5, 1.0], "test_mrr": [0.5, 0.0]}, {}),
+        ({"val_mrr": [0.5, 1.0]}, {"mrr": (0.5, 0.1)}),
+    ):
+        with pytest.raises(ValueError, match=r"`baseline` must have mrr once, got val_mrr and (test_)?mrr: "):
+            bare(UserValues([1, 2], given, summaries=other), "val_", "test_")
 
 
 def test_the_interval_is_that_of_the_paired_t_test() -> None:
@@ -357,6 +383,18 @@ def test_the_best_epoch_is_that_of_the_checkpoints_monitor_and_is_resumed(tmp_pa
     again, keep = callbacks()
     trained(again, keep, max_epochs=3, enable_checkpointing=True, checkpoint=tmp_path / "best.ckpt")
     assert again.comparison.rows[0].system == "epoch 0"
+
+
+def test_a_slice_does_not_say_which_epoch_is_best() -> None:
+    """Less is better of its mean rank, which a wrapper does not say; nor has a matrix a best epoch."""
+    first = [BinaryConfusionMatrix(), Sliced(MeanRank(), ("even", "odd"))]
+    given = {"preds": "preds", "target": "target", "slice_ids": "batch.1", "table": False}
+    metrics = RankingMetrics([*first, NDCG(3)], baseline=baseline(), **given)
+    trainer = pl.Trainer(**QUIET, callbacks=[metrics], max_epochs=3)
+    rows = torch.arange(N_USERS)
+    trainer.fit(Dense(), loader(), DataLoader(TensorDataset(rows, rows % 2), batch_size=16))
+    assert metrics.comparison.rows[0].system == "epoch 2"
+    assert list(metrics.values)[1:] == ["val_mean_rank/even", "val_mean_rank/odd", "val_ndcg@3"]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class RankingMetrics(Callback):
         baseline: values of users, or the path of a file of them, that the best epoch is compared with when ``fit``
             ends; the table is logged, and kept in ``comparison`` on rank 0. Of several loaders the users of the first
             are compared. The best epoch is the one by the monitor of ``ModelCheckpoint``, else by the first of the
-            values. A checkpoint holds its values of users.
+            values, those of slices left out. A checkpoint holds its values of users.
 
     Raises:
         ValueError, TypeError: for an option that is not allowed; and during validation for a step that returns
@@ -338,7 +338,9 @@ class RankingMetrics(Callback):
         if monitor in trainer.callback_metrics:
             value, higher = trainer.callback_metrics[monitor], kept.mode == "max"
         else:
-            name = next(iter(self.values))
+            # Of a value of a slice or of a resample nobody knows here whether more is better.
+            own = (name for name in self.values if name in self._logged and self.metric_of(name) is not None)
+            name = next(own, next(iter(self.values)))
             value, higher = self.values[name], getattr(self.metric_of(name), "higher_is_better", True) is not False
         users = bare(self.users[0], self.prefix)
         if self._best is None:
