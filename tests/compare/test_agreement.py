@@ -223,7 +223,7 @@ def test_overlap_beyond_the_lists_is_told_of() -> None:
     """Two equal lists of three items share three of ten places."""
     users = UserValues([3, 7], {}, lists=[[1, 2, 3], [4, 5]])
     with pytest.warns(UserWarning, match="cutoff of overlap@10 is beyond the lists, the longest of which is 3 long"):
-        (row,) = agreement({"a": users, "b": users}, ["overlap@10"])
+        (row,) = agreement({"a": users, "b": users}, "overlap@10")
     assert row.value == pytest.approx((3 + 2) / 20)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

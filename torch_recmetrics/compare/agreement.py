@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torch_recmetrics.compare.pairing import OnMissing, common_users, read_run
+from torch_recmetrics.compare.pairing import OnMissing, common_users, metric_names, read_run
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.metrics.agreement import RBO, Jaccard, KendallTau, Overlap
 from torch_recmetrics.users.texts import Column, aligned, json_text
@@ -95,7 +95,7 @@ def metric_named(name: str, persistence: float = 0.9) -> Any:
 
 def agreement(
     systems: Mapping[str, Any],
-    metrics: Sequence[str] = SHOWN,
+    metrics: str | Sequence[str] = SHOWN,
     *,
     persistence: float = 0.9,
     level: float = 0.95,
@@ -105,8 +105,8 @@ def agreement(
 
     Args:
         systems: name -> :class:`UserValues` with lists, or the path of a file of them.
-        metrics: names of ``overlap@K``, ``jaccard@K``, ``kendall_tau@K`` and ``rbo``, ``rbo@K``; without a cutoff they
-            look at the whole lists, as far as these were kept.
+        metrics: one name or several of ``overlap@K``, ``jaccard@K``, ``kendall_tau@K`` and ``rbo``, ``rbo@K``; without
+            a cutoff they look at the whole lists, as far as these were kept.
         persistence: of ``rbo``.
         level: of the intervals, which are those of the metrics.
         on_missing: ``"intersect"`` keeps the users that both have.
@@ -128,7 +128,7 @@ def agreement(
         raise ValueError(
             f"`systems` must have the lists of their users: {without[0]} has none, keep_lists=True keeps them"
         )
-    made = {name: metric_named(name, persistence) for name in metrics}
+    made = {name: metric_named(name, persistence) for name in metric_names("metrics", metrics)}
     if unknown := [name for name, metric in made.items() if metric is None]:
         raise ValueError(f"`metrics` must be of {', '.join(STEMS)}, with @K or without, got {unknown[0]!r}")
     longest = max((len(items) for run in runs.values() for items in run.lists), default=0)
