@@ -109,17 +109,6 @@ def test_the_number_of_items_is_part_of_what_is_measured_where_it_counts() -> No
         MeanRank(num_items=0)
 
 
-@pytest.mark.parametrize("preds", [None, torch.tensor([[0.5, 0.4]])])
-def test_all_items_of_a_finished_list_are_below_the_number_of_items(preds: torch.Tensor | None) -> None:
-    scores = {} if preds is None else {"preds": preds}
-    for name, ids in (("target_ids", [1, 2]), ("item_ids", [7, 2])):
-        metric = MeanRank(num_items=5)
-        with pytest.raises(ValueError, match=rf"`{name}` must be below the number of items, 5, got 7 in row 0"):
-            metric.update(**scores, item_ids=torch.tensor([ids]), target_ids=torch.tensor([[7]]))
-        metric.update(**scores, item_ids=torch.tensor([[1, 2]]), target_ids=torch.tensor([[4]]))
-        assert metric.compute() == 4  # anywhere behind two of five
-
-
 def test_users_without_relevant_items_who_would_count_as_the_best_are_warned_of():
     for make, action, says in (
         (

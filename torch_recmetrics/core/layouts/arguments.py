@@ -282,8 +282,6 @@ class UserLayout(Layout):
                 for weights, (weighed, total) in of_each.items()
             }
             ranking = ranking.having(weighed=weighed)
-        if ranking.finished and needs.n_listable is not None:
-            check.defer_ids(checks, "target_ids", relevance.item_ids, below=needs.n_listable)
         if needs.relevant_ids:
             ranking = ranking.having(relevant_ids=relevance.item_ids.masked_fill(~(relevance.values > 0), -1))
         if needs.reference:
@@ -337,7 +335,7 @@ class ListsLayout(UserLayout):
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
         item_ids = self.like
-        known = [number for number in (self.n_items, needs.n_listable) if number is not None]
+        known = [number for number in (self.n_items, *needs.list_places) if number is not None]
         defer_item_ids(checks, "item_ids", item_ids, below=min(known, default=None))
         if self.mask is not None and self.n_items:  # of the scores that these lists are compared with
             mask = self.mask.expand(item_ids.shape[0], -1)
@@ -359,9 +357,7 @@ class CandidatesLayout(UserLayout):
         self, relevance: Relevance, seen_ids: Tensor | None, needs: RankingRequirements, checks: check.ValueChecks
     ) -> Ranking:
         ids = self.candidate_ids
-        finished = ids.ndim == 2  # those of each user are a list with scores; those of all users are all that there is
-        below = needs.n_listable if finished else None
-        defer_item_ids(checks, "item_ids", ids if finished else ids.unsqueeze(0), below=below)
+        defer_item_ids(checks, "item_ids", ids.unsqueeze(0) if ids.ndim == 1 else ids, below=None)
         # On a CPU numpy takes a tenth of torch's time.
         padded = not is_sync_free(ids.device) or ids.numpy().min(initial=0) < 0
         mask = (ids >= 0).expand(self.like.shape) if padded else None
@@ -371,7 +367,8 @@ class CandidatesLayout(UserLayout):
         # list.
         ranking = rank_scores(scores, columns, relevance, needs, checks)
         item_ids = None if ranking.item_ids is None else ids_at(ids, ranking.item_ids)
-        return ranking.having(item_ids=item_ids, finished=finished)
+        # Those of each user are a list with scores; those of all users are all that there is.
+        return ranking.having(item_ids=item_ids, finished=ids.ndim == 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,11 +68,6 @@ class RankingRequirements:
     list_places: frozenset[int | None] = frozenset()
     item_weights: frozenset[ItemWeights] = frozenset()
 
-    @property
-    def n_listable(self) -> int | None:
-        """The least number of items that somebody says could have been listed; ids are below it."""
-        return min((number for number in self.list_places if number is not None), default=None)
-
     def __or__(self, other: RankingRequirements) -> RankingRequirements:
         """What two readers of one ranking need together. Both must agree in `nan_hidden`."""
         both = self.depth is not None and other.depth is not None
