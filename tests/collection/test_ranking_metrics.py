@@ -167,9 +167,11 @@ def test_a_metric_without_a_value_of_whole_lists_is_named() -> None:
 def test_a_name_that_there_is_not_has_a_nearest() -> None:
     with pytest.raises(ValueError, match="`metrics` has 'hitrate', which is no metric: did you mean 'hit_rate'"):
         ranking_metrics(("ndcg", "hitrate"))
+    with pytest.raises(ValueError, match="`metrics` has 'NDCG', which is no metric: did you mean 'ndcg'"):
+        ranking_metrics("NDCG")
     with pytest.raises(ValueError, match=r"`metrics` must be names without cutoff.*give 'ndcg' and top_k=10"):
         ranking_metrics("ndcg@10")
-    with pytest.raises(ValueError, match=r"`metrics` must be one of 'tie_rate', .*got 'xyzzy'"):
+    with pytest.raises(ValueError, match=r"`metrics` must be one of 'hit_rate', .*got 'xyzzy'"):
         ranking_metrics("xyzzy")
 
 
@@ -179,6 +181,8 @@ def test_an_option_that_only_some_take() -> None:
         ranking_metrics(("hit_rate", "ndcg"), gain="linear")
     with pytest.raises(TypeError, match="has an option `gian`: did you mean `gain`"):
         ranking_metrics("ndcg", gian="linear")
+    with pytest.raises(TypeError, match=r"none of ndcg has an option `k`: there are top_k, options, .*, gain, ideal"):
+        ranking_metrics("ndcg", k=5)
     assert ranking_metrics(("ndcg", "dcg"), gain="linear")["dcg@10"].gain == "linear"
 
 

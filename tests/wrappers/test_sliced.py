@@ -207,6 +207,8 @@ def test_bad_options() -> None:
             Sliced(NDCG(2), slices)
     with pytest.raises(TypeError, match="must be a metric of this package, or a collection of such metrics, got int"):
         Sliced(3)
+    with pytest.raises(TypeError, match="of such metrics, got the class NDCG: make one"):
+        Sliced(NDCG)
     with pytest.raises(ValueError, match="without a dot"):
         Sliced(NDCG(2), sep=".")
     with pytest.raises(NotImplementedError, match="coverage@1 has no standard error"):

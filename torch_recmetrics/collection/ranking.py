@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torchmetrics import Metric, MetricCollection
 
@@ -130,9 +130,9 @@ def check_names(names: Sequence[str]) -> None:
         base, _, cutoff = name.partition("@")
         if cutoff and base in METRICS:
             raise ValueError(f"`metrics` must be names without cutoff, got {name!r}: give {base!r} and top_k={cutoff}")
-        if name not in METRICS and (hint := check.did_you_mean(name, METRICS)):
+        if name not in METRICS and (hint := check.did_you_mean(name.lower(), METRICS)):
             raise ValueError(f"`metrics` has {name!r}, which is no metric: {hint}")
-        check.check_choice("metrics", name, METRICS)
+        check.check_choice("metrics", name, get_args(MetricName))  # those that most people know come first
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], words: str) -> None:
@@ -188,8 +188,8 @@ def check_common_options(names: Sequence[str], common: Mapping[str, Any]) -> Non
             raise TypeError(f"{others} has no option `{option}`: give it to those that have it, options={own!r}")
         known = ["top_k", "options", "prefix", "postfix", "at"]
         known += [word for name in names for word in METRICS[name].declared_options]
-        hint = check.did_you_mean(option, known, mark="`")
-        raise TypeError(f"none of {', '.join(names)} has an option `{option}`{': ' if hint else ''}{hint}")
+        hint = check.did_you_mean(option, known, f"there are {', '.join(dict.fromkeys(known))}", mark="`")
+        raise TypeError(f"none of {', '.join(names)} has an option `{option}`: {hint}")
 
 
 def collection_from(

@@ -44,7 +44,7 @@ def check_wrapped(name: str, metric: Any) -> None:
     members = list(inside.values()) if isinstance(inside, MetricCollection) else [inside]
     for member in members:
         if not isinstance(member, RecMetric) or member.slot_table is None:
-            what = member.__name__ if isinstance(member, type) else type(member).__name__
+            what = f"the class {member.__name__}: make one" if isinstance(member, type) else type(member).__name__
             raise TypeError(f"`{name}` must be a metric of this package, or a collection of such metrics, got {what}")
     if not members:
         raise ValueError(f"`{name}` must have a member, got an empty collection")

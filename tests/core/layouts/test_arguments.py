@@ -258,6 +258,9 @@ def test_unknown_arguments_are_named() -> None:
             call(PREDS, target_id=IDS)
         with pytest.raises(TypeError, match=rf"^{owner}\(\) has no argument `zzz`: it has .*item_ids, .*target_ids"):
             call(PREDS, zzz=IDS)
+    # Nothing is near: `seen_ids` would hide what is relevant.
+    with pytest.raises(TypeError, match=r"^NDCG.update\(\) has no argument `relevant_ids`: it has .*target_ids"):
+        torch_recmetrics.NDCG(2).update(PREDS, relevant_ids=IDS)
 
 
 def test_relevance_below_zero_that_no_check_saw_is_not_relevant() -> None:
@@ -486,7 +489,10 @@ STEPS: list[tuple[Any, str]] = [
     ({"preds": CUBE[0], "target_ids": torch.ones(2, 3, 1).long()}, r"`target_ids` .* sequences have .* \(B, T, R\)"),
     ({"preds": CUBE[0], "target": torch.tensor([1, 2, 3])}, r"`target` .* target_ids=target"),
     ({"preds": CUBE[0, 0], "target": CUBE[0, 0] > 0.5}, r"need `indexes`, .* preds.unsqueeze\(0\)"),
-    ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "indexes": torch.ones(3, 4).long()}, r"is flat, .* preds.flatten\(\)"),
+    (
+        {"preds": CUBE[0], "target": CUBE[0] > 0.5, "indexes": torch.ones(3, 4).long()},
+        r"`indexes`, the third argument, .* is flat, .* preds.flatten\(\)",
+    ),
     ({"item_ids": torch.tensor([1, 2]), "target_ids": torch.tensor([[1]])}, r"item_ids.unsqueeze\(0\)"),
     ({"preds": CUBE[0], "target": CUBE[0] > 0.5, "seen_ids": torch.tensor([1, 2, 3])}, r"is seen_ids.unsqueeze\(1\)"),
 ]

@@ -59,7 +59,7 @@ ARGUMENTS = frozenset(
 )
 
 # What to do with an argument of other dimensions, by their number.
-FLAT = "with `indexes` every argument is flat, a row for each user and item: {0}.flatten()"
+FLAT = "with `indexes`, the third argument, every argument is flat, a row for each user and item: {0}.flatten()"
 SEQUENCE = "sequences have `preds` (B, T, N) and `target_ids` (B, T) or (B, T, R)"
 EACH_STEP = "give each step of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
 ONE_ID = "one id for each user is {0}.unsqueeze(1)"
