@@ -85,7 +85,7 @@ class Agreement:
 
 
 def metric_named(name: str, persistence: float = 0.9) -> Any:
-    """A metric of two lists by its name, which keeps its users; None where it is another."""
+    """A metric of two lists by its name, which keeps its users; None where no such metric has this name."""
     stem, at, cutoff = name.partition("@")
     if stem not in STEMS or (at and not cutoff.isdecimal()):
         return None
@@ -160,7 +160,7 @@ def agreement_of(
     """The rows of two runs, and the values of their users."""
     users = common_users(f"{name} and {other_name}", {name: one, other_name: other}, on_missing)
     lists = lists_of_both(one, other)
-    ids = [of_run[users.places[own]] for of_run, own in zip(lists, (name, other_name))]
+    ids = [of_run[users.places[system]] for of_run, system in zip(lists, (name, other_name))]
     rows, values, definitions = [], {}, {}
     for metric_name, given in metrics.items():
         metric = given.clone()
@@ -172,5 +172,6 @@ def agreement_of(
         definitions[metric_name] = metric.definition()
         n = int((~values[metric_name].isnan()).sum())
         rows.append(AgreementRow(name, other_name, metric_name, float(metric.compute()), float(low), float(high), n))
-    own = UserValues(users.sample_ids, values, definitions=definitions, weights=users.weights, versions=one.versions)
-    return rows, own
+    return rows, UserValues(
+        users.sample_ids, values, definitions=definitions, weights=users.weights, versions=one.versions
+    )

@@ -225,7 +225,8 @@ class Harness:
         for metric, value in self.means(drawn, self.truth).items():
             chance = chance_value(self.functions[metric], self.n_relevant, self.n_items, self.top_k)
             defined = values[metric][~values[metric].isnan()]
-            # Few hits, or few misses, say little about their spread; that of values in [0, 1] is at most that of both.
+            # Few hits, or few misses, say little about their spread; that of values in [0, 1] is at most that of 0 and
+            # 1 with the same mean.
             others = (defined > defined.min()).sum(), (defined < defined.max()).sum()
             if min(map(int, others)) >= ENOUGH:
                 # With fewer hits than are due they are also less spread.

@@ -1,6 +1,6 @@
-"""The arguments of ``update``: what a validation or test step returned, or dotted names of what is to be read.
+"""The arguments of ``update``: what a validation or test step returned, or what is found under dotted names.
 
-A name is one of what the step returned, of its batch or of its module.
+Such a name is looked up in what the step returned, in its batch or in its module.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ def check_known(arguments: Iterable[str], known: Collection[str] | None, step: s
 
 
 def named_arguments(names: Mapping[str, str], step: Step) -> dict[str, Any]:
-    """The arguments of ``update`` that these names say; what is None is left out."""
+    """The arguments of ``update`` that are found under these names; what is None is left out."""
     called: dict[str, Any] = {}  # what methods of the module returned for this batch
     found = {argument: look_up(argument, name, step, called) for argument, name in names.items()}
     return {argument: value for argument, value in found.items() if value is not None}
 
 
 def look_up(argument: str, name: str, step: Step, called: dict[str, Any]) -> Any:
-    """What a dotted name says: keys of dicts, attributes, places in tuples and lists."""
+    """What is found under a dotted name: keys of dicts, attributes, places in tuples and lists."""
     path, *parts = name.split(".")
     root = path
     roots = {
@@ -196,7 +196,7 @@ def names_in(value: Any) -> list[str]:
 
 
 def hint(part: str, value: Any, root: str) -> str:
-    """What there is in place of a name that there is not, and the next step."""
+    """The names that there are where one was not found, and the next step."""
     if isinstance(value, nn.Module):
         known = [name for name in dir(value) if not name.startswith("_")]
         otherwise = "it has its attributes and its methods, which are called with the batch"

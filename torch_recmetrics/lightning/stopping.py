@@ -172,7 +172,7 @@ def source_of(monitor: str, trainer: Any, pl_module: Any) -> Any:
 
 
 def check_mode(mode: str, monitor: str, source: Any) -> None:
-    """Refuse to wait for more of what is better where it is less, or the other way round."""
+    """Refuse ``"max"`` for a metric of which less is better, and ``"min"`` for one of which more is."""
     metric = source[monitor] if isinstance(source, RecMetricCollection) else source.metric_of(monitor)
     wanted = wanted_mode(metric)
     if wanted is not None and mode != wanted:

@@ -114,7 +114,7 @@ def measured(
     Args:
         tables: whose users and items have numbers.
         collection: the metrics, which count the users.
-        listed: name -> how many, what was counted of the lists before.
+        listed: name -> number, what was counted of the lists before.
         keep_users: whether the part is to have the values of every user.
         kept_ranks: how many ranks of each list it has beside these.
         progress: show a bar.
@@ -123,9 +123,9 @@ def measured(
     collector = UserCollector(collection, tables.n_users, kept_ranks) if wanted else None
     weights = tables.weights()
     with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
-        met, longest_list = count_users(tables, collection, collector, weights, advance)
-    list_rows, truth_rows = met.pop("list_rows"), met.pop("truth_rows")
-    counts = {"users": tables.n_users, **met, **listed, "truth_rows": truth_rows}
+        counted, longest_list = count_users(tables, collection, collector, weights, advance)
+    list_rows, truth_rows = counted.pop("list_rows"), counted.pop("truth_rows")
+    counts = {"users": tables.n_users, **counted, **listed, "truth_rows": truth_rows}
     if tables.hidden is tables.lists:
         counts["rows_seen"] = counts["rows"] - counts["rows_without_truth"] - list_rows
     elif tables.seen is not None:

@@ -109,7 +109,7 @@ class ScoredItems:
         """
         scores, ids = self.scores, self.columns
         counted = scores
-        # Lists that are cut too are made from the ranks of all.
+        # Where cut lists are asked for too, they are made from the ranks of all relevant items.
         if not needs.all_places and needs.depth == 0 and targets.width:
             scores, place = targets.first_alone(scores)
             counted, ids = scores.gather(1, place), ids.gather(1, place)

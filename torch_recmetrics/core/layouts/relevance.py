@@ -112,7 +112,7 @@ def dense_relevance(target: Tensor, checks: check.ValueChecks) -> Relevance:
 
 
 def _looped_relevance(target: Tensor, checks: check.ValueChecks) -> Relevance:
-    """The same by a compiled loop, which looks for all that is asked of the numbers on the way."""
+    """The same by a compiled loop, which sees on the way whether a number is refused, and whether one is not 0 or 1."""
     marks, flags = np.empty(target.shape, np.bool_), np.empty(target.shape[0], np.uint8)
     over_rows(target_rows.mark_relevant, target.shape[0], target.numpy(), marks, flags, work=target.numel())
     found = int(np.bitwise_or.reduce(flags))
@@ -124,7 +124,7 @@ def _looped_relevance(target: Tensor, checks: check.ValueChecks) -> Relevance:
 
 
 def defer_item_ids(checks: check.ValueChecks, name: str, ids: Tensor, *, below: int | None) -> bool:
-    """Ids that are no items, and one twice in a row of (B, T) int64 ids; True where all are known to be in range."""
+    """Refuse ids of (B, T) int64 that are no items, and one twice in a row; True where all are known to be in range."""
     if checks.active and known_sound(ids, below):
         return True
     in_range = check.defer_ids(checks, name, ids, below=below)

@@ -24,8 +24,7 @@ def warned_of_foreign_items(tables: Tables) -> bool:
 
 
 def warned_of_kinds_of_ids(tables: Tables) -> bool:
-    """Whether ids are text in one table and integers in another, and some would be one if both were these, with a
-    warning.
+    """Whether ids are text in one table and integers in another, and some of them the same number, with a warning.
 
     They are compared as text, so '007' and 7 never meet.
     """
@@ -37,7 +36,7 @@ def warned_of_kinds_of_ids(tables: Tables) -> bool:
 
 
 def _warned_of_kinds(tables: Tables, ids: Ids, column: str, source: Source) -> bool:
-    """Whether ids of a source and of the truth are the same but for how they are written, with a warning."""
+    """Whether some ids of a source and of the truth are one number, text in one of the two, with a warning."""
     texts, integers = sorted((source, tables.truth), key=ids.kind_of, reverse=True)
     if (ids.kind_of(texts), ids.kind_of(integers)) != ("VARCHAR", "BIGINT"):
         return False
