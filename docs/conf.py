@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.util.inspect import stringify_signature
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -68,11 +70,19 @@ def name_the_facts(app: Sphinx, what: str, name: str, thing: object, options: ob
     lines[:] = spread
 
 
-def leave_out_fields(
-    app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returned: str
+def signature_to_learn(
+    app: Sphinx, what: str, name: str, thing: type, options: object, signature: str, returned: str
 ) -> tuple[str, str | None] | None:
-    """A dataclass is made by the package, not by the reader: its fields are no arguments to learn."""
-    return ("", None) if what == "class" and dataclasses.is_dataclass(thing) else None
+    """A dataclass is made by the package, not by the reader: its fields are no arguments to learn.
+
+    Where a class has a `__new__`, as FromSampled, its options are those of `__init__`.
+    """
+    if what == "class" and dataclasses.is_dataclass(thing):
+        return "", None
+    if what == "class" and "**kwargs" in (signature or ""):
+        own = stringify_signature(inspect.signature(thing), show_return_annotation=False, unqualified_typehints=True)
+        return own, None
+    return None
 
 
 def lead_back(app: Sphinx, page: str, template: str, context: dict[str, object], doctree: object) -> None:
@@ -89,6 +99,6 @@ def lead_back(app: Sphinx, page: str, template: str, context: dict[str, object],
 
 def setup(app: Sphinx) -> None:
     app.connect("html-page-context", lead_back)
-    app.connect("autodoc-process-signature", leave_out_fields)
+    app.connect("autodoc-process-signature", signature_to_learn)
     app.connect("autodoc-process-docstring", name_the_facts, priority=400)
     pages.write_all()

@@ -18,7 +18,7 @@ import torch_recmetrics
 from torch_recmetrics import functional
 from torch_recmetrics.offline.reports.glossary import FAMILIES
 
-TITLES = {  # module -> title of its group
+TITLES = {  # module -> title of its group, those that most people know first
     **{module: title for title, modules in FAMILIES.items() for module in modules},
     "sliced": "Around other metrics",
     "bootstrap": "Around other metrics",
@@ -154,12 +154,17 @@ def agreeing(name: str) -> str:
 
 def metric_pages() -> dict[str, str]:
     """File name -> text."""
+
+    def module_of(name: str) -> str:
+        return metrics[name].__module__.rpartition(".")[2]
+
     metrics = {name: thing for name, thing in public().items() if is_metric(thing)}
     functions = functions_by_metric()
     files = {}
     groups: dict[str, list[str]] = {}
-    for name, metric in metrics.items():
-        groups.setdefault(TITLES[metric.__module__.rpartition(".")[2]], []).append(name)
+    for name in sorted(metrics, key=lambda name: [*TITLES].index(module_of(name))):
+        metric = metrics[name]
+        groups.setdefault(TITLES[module_of(name)], []).append(name)
         text = heading(name) + f".. autoclass:: torch_recmetrics.{name}\n\n"
         text += picture(name, metric)
         related = [other for other in RELATED.get(name, ()) if other in metrics]
@@ -180,8 +185,7 @@ def metric_pages() -> dict[str, str]:
     index = heading("Metrics")
     index += "Which one to take: :doc:`/which_metric`. What all of them share: :doc:`/layouts`, :doc:`/ties` and "
     index += ":doc:`/reference/index`.\n\n"
-    # The groups in the order of TITLES, then any other.
-    for title, names in sorted(groups.items(), key=lambda group: [*TITLES.values(), group[0]].index(group[0])):
+    for title, names in groups.items():
         index += heading(title, "-") + ".. list-table::\n   :widths: 20 80\n\n"
         toc += names
         for name in names:
