@@ -47,7 +47,7 @@ class LogLoss(ClickLoss):
 
 
 class NormalizedEntropy(ClickLoss):
-    r"""The log loss by that of always predicting the mean click rate.
+    r"""The log loss, divided by that of always predicting the mean click rate.
 
     .. math:: \text{NE} = \frac{\text{LogLoss}}{-\left(r \log r + (1 - r) \log(1 - r)\right)},
         \qquad r = \frac{\sum_i w_i y_i}{\sum_i w_i}
@@ -85,7 +85,7 @@ class NormalizedEntropy(ClickLoss):
 
 
 class Calibration(ClickSums):
-    r"""Predicted clicks by clicks.
+    r"""The predicted clicks, divided by the clicks that came.
 
     .. math:: \text{Calibration} = \frac{\sum_i w_i p_i}{\sum_i w_i y_i}
 

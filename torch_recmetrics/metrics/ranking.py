@@ -50,7 +50,7 @@ class HitRate(RelevanceMeans):
     of_rank = True
     interval_method = "wilson"
 
-    pooled: bool = option(default=False, doc="Micro-average: hits of all users by relevant items of all users.")
+    pooled: bool = option(default=False, doc="Micro-average: hits of all users, divided by their relevant items.")
 
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool) -> Tensor:
@@ -120,7 +120,7 @@ class Recall(PropensityMeans):
         default="relevant", doc="Divide by R, or by the hits that a list of K can have."
     )
     pooled: bool = option(
-        default=False, config="changed", doc="Micro-average: hits of all users by the possible hits of all users."
+        default=False, config="changed", doc="Micro-average: hits of all users, divided by their possible hits."
     )
 
     @property
