@@ -112,7 +112,10 @@ def number_check(
 
 
 check_cutoff = number_check(
-    "an integer >= 1, or None for the whole list (ranking_metrics takes several)", int, least=1, optional=True
+    "an integer >= 1, or None for the whole list (ranking_metrics and evaluate take a list)",
+    int,
+    least=1,
+    optional=True,
 )
 check_seed = number_check("an integer from 0 to 2^63 - 1", int, least=0, below=1 << 63)
 check_share = number_check("a float between 0 and 1", float, above=0, below=1)
