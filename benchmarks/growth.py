@@ -144,14 +144,14 @@ def draw_plot(sweeps: dict[str, list[tuple[int, dict[str, float]]]], path: Path)
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(sweeps), figsize=(4 * len(sweeps), 3.6), sharey=True, layout="constrained")
+    figure, ((*upper, legend), lower) = plt.subplots(2, 3, figsize=(8.4, 5), sharey=True, layout="constrained")
     styles = {
         OURS: ("#0b6e4f", "-", 2.4),
         SUMS: ("#b23a48", "-", 1.4),
         TOPK: ("#b23a48", ":", 1.4),
         READ: ("0.5", ":", 1.4),
     }
-    for axis, (what, rows) in zip(axes, sweeps.items(), strict=True):
+    for axis, (what, rows) in zip([*upper, *lower], sweeps.items()):
         for name, (color, line, width) in styles.items():
             points = [n for n, _ in rows], [row[name] for _, row in rows]
             axis.plot(*points, line, color=color, linewidth=width, marker="o", markersize=3, label=name)
@@ -159,8 +159,10 @@ def draw_plot(sweeps: dict[str, list[tuple[int, dict[str, float]]]], path: Path)
         axis.set_xticks([n for n, _ in rows], [f"{n // 1000}k" if n >= 10_000 else f"{n:,}" for n, _ in rows])
         axis.minorticks_off()
         axis.grid(alpha=0.25)
-    axes[0].set_ylabel("milliseconds")
-    axes[0].legend(fontsize=8, frameon=False)
+    upper[0].set_ylabel("milliseconds")
+    lower[0].set_ylabel("milliseconds")
+    legend.axis("off")
+    legend.legend(*upper[0].get_legend_handles_labels(), loc="center", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
