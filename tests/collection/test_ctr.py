@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fixtures.devices import watched
@@ -221,6 +223,21 @@ def test_refused() -> None:
             ctr_metrics(num_classes=3, **unread)
     with pytest.raises(ValueError, match="`weighting` must be one of"):
         ctr_metrics(weighting="rows")
+    for wrong in ("x", None, 0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="`beta` must be a finite number above 0, got"):
+            ctr_metrics(beta=wrong)
+    for wrong in ("x", None, -0.1, 2, math.nan):
+        with pytest.raises(ValueError, match="`threshold` must be a number from 0 to 1, got"):
+            ctr_metrics(threshold=wrong)
+
+
+def test_an_integer_or_numpy_number_is_as_good_as_a_float() -> None:
+    found = [
+        updated(ctr_metrics(beta=beta, threshold=threshold), **clicks()).compute()
+        for beta, threshold in ((2, np.float32(0.5)), (2.0, 0.5))
+    ]
+    assert found[0] == found[1]
+    assert "f2_macro" in ctr_metrics(num_classes=3, beta=2)
 
 
 def test_a_batch_without_rows_and_a_single_row_are_input_for_a_whole_collection() -> None:

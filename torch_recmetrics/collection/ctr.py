@@ -22,6 +22,7 @@ from torch_recmetrics.metrics.probability import Calibration, LogLoss, Normalize
 from torch_recmetrics.state.metric import is_to_empty
 
 check_num_classes = check.number_check("an integer > 2, or None for click probabilities", int, least=3)
+check_threshold = check.number_check("a number from 0 to 1", least=0, most=1)
 CELLS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 STATES = ("tp", "fp", "tn", "fn")  # of torchmetrics
 
@@ -223,7 +224,13 @@ def ctr_metrics(
     """
     check.check_flag("validate_args", validate_args)
     check.check_ignore_index("ignore_index", ignore_index := check.plain_number(ignore_index))
+    beta, threshold, num_classes = map(check.plain_number, (beta, threshold, num_classes))
+    check.check_above_zero("beta", beta)
+    check_threshold("threshold", threshold)
+    beta, threshold = float(beta), float(threshold)  # torchmetrics takes floats alone
     f_beta = f"f{beta:g}".replace(".", "_")
+    how: dict[str, Any] = {"ignore_index": ignore_index, "validate_args": validate_args}
+    members: dict[str, Metric]
     if num_classes is not None:
         of_clicks = {
             "weighting": weighting not in ("impressions", None),
@@ -232,49 +239,33 @@ def ctr_metrics(
         }
         if given := [option for option, is_given in of_clicks.items() if is_given]:
             raise TypeError(f"`{given[0]}` is for click probabilities: leave it out beside `num_classes`")
-        return _multiclass(num_classes, beta, f_beta, ignore_index, prefix, postfix, validate_args)
-    how: dict[str, Any] = {"ignore_index": ignore_index, "validate_args": validate_args}
-    members: dict[str, Metric] = {
-        "auc": BinaryAUC(num_bins, **how),
-        "average_precision": AveragePrecision(num_bins, **how),
-    }
-    if weighting is not None:
-        members["group_auc"] = GroupAUC(weighting, **how)
-    members |= {metric.stem: metric(**how) for metric in (LogLoss, NormalizedEntropy, Calibration)}
-    at: dict[str, Any] = {"threshold": threshold, **how}
-    members |= {
-        "accuracy": own.BinaryAccuracy(**at),
-        "precision": own.BinaryPrecision(**at),
-        "recall": own.BinaryRecall(**at),
-        f_beta: own.BinaryFBetaScore(beta, **at),
-    }
-    members |= {cell: ConfusionCount(cell, **at) for cell in CELLS}
-    collection = ClickMetrics(members, prefix=prefix, postfix=postfix)
-    collection.validate_args, collection.ignore_index = validate_args, ignore_index
-    return collection
-
-
-def _multiclass(
-    num_classes: Any,
-    beta: float,
-    f_beta: str,
-    ignore_index: int | None,
-    prefix: str | None,
-    postfix: str | None,
-    validate_args: bool,
-) -> RecMetricCollection:
-    num_classes = check.plain_number(num_classes)
-    check_num_classes("num_classes", num_classes)
-    members: dict[str, Metric] = {}
-    of_all: dict[str, Any] = {"num_classes": num_classes, "ignore_index": ignore_index, "validate_args": validate_args}
-    for average in ("macro", "micro", "weighted"):
-        how = {**of_all, "average": average}
-        members |= {
-            f"precision_{average}": own.MulticlassPrecision(**how),
-            f"recall_{average}": own.MulticlassRecall(**how),
-            f"{f_beta}_{average}": own.MulticlassFBetaScore(beta, **how),
+        check_num_classes("num_classes", num_classes)
+        how = {"num_classes": num_classes, **how}
+        members = {"accuracy": own.MulticlassAccuracy(average="micro", **how)}
+        for average in ("macro", "micro", "weighted"):
+            members |= {
+                f"precision_{average}": own.MulticlassPrecision(average=average, **how),
+                f"recall_{average}": own.MulticlassRecall(average=average, **how),
+                f"{f_beta}_{average}": own.MulticlassFBetaScore(beta, average=average, **how),
+            }
+        collection: LabelMetrics = ClassMetrics(members, prefix=prefix, postfix=postfix)
+        collection.num_classes = num_classes
+    else:
+        members = {
+            "auc": BinaryAUC(num_bins, **how),
+            "average_precision": AveragePrecision(num_bins, **how),
         }
-    accuracy = own.MulticlassAccuracy(average="micro", **of_all)
-    collection = ClassMetrics({"accuracy": accuracy, **members}, prefix=prefix, postfix=postfix)
-    collection.num_classes, collection.validate_args, collection.ignore_index = num_classes, validate_args, ignore_index
+        if weighting is not None:
+            members["group_auc"] = GroupAUC(weighting, **how)
+        members |= {metric.stem: metric(**how) for metric in (LogLoss, NormalizedEntropy, Calibration)}
+        at = {"threshold": threshold, **how}
+        members |= {
+            "accuracy": own.BinaryAccuracy(**at),
+            "precision": own.BinaryPrecision(**at),
+            "recall": own.BinaryRecall(**at),
+            f_beta: own.BinaryFBetaScore(beta, **at),
+        }
+        members |= {cell: ConfusionCount(cell, **at) for cell in CELLS}
+        collection = ClickMetrics(members, prefix=prefix, postfix=postfix)
+    collection.validate_args, collection.ignore_index = validate_args, ignore_index
     return collection
