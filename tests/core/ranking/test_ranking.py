@@ -38,6 +38,18 @@ def test_no_other_tie_rule_is_taken_for_one() -> None:
         rank(torch.rand(3, 9), target_ids=torch.tensor([1, 2, 3])).stats("optimist")
 
 
+@pytest.mark.parametrize("relevance", [[[1.0, 0, 0]], [[3.0, 1, 0]]])
+@pytest.mark.parametrize("cutoffs", [(2,), (None,)])
+@pytest.mark.parametrize("ties", ["average", "stable"])
+def test_no_other_word_is_taken_for_a_gain_or_an_ideal(relevance: Any, cutoffs: Any, ties: str) -> None:
+    stats = rank(torch.zeros(1, 3), torch.tensor(relevance), top_k=None).stats(ties)
+    for read in (stats.gain_sum, stats.ideal_sum):
+        with pytest.raises(ValueError, match=r"`gain` must be .* or a function of relevance, got 'exponentail'"):
+            read(cutoffs, "exponentail")
+    with pytest.raises(ValueError, match="`ideal` must be one of 'relevant', 'retrieved', got 'relevnat'"):
+        stats.ideal_sum(cutoffs, "linear", "relevnat")
+
+
 @pytest.mark.parametrize(("num_items", "last"), [(10, 5.5), (None, math.nan)])
 def test_a_missing_item_stands_behind_a_cutoff_also_beside_whole_lists(num_items: int | None, last: float) -> None:
     stats = rank(item_ids=torch.tensor([[-1]]), target_ids=torch.tensor([[6]]), top_k=None).stats("average")

@@ -43,6 +43,7 @@ from torch_recmetrics.core.ranking.ties import (
     running_sum,
     running_sum_at,
 )
+from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import accumulator_dtype, exact, is_sync_free
 
 Cutoffs = tuple[int | None, ...]
@@ -50,6 +51,7 @@ Cutoffs = tuple[int | None, ...]
 
 UNORDERED_ITEMS = "the Ranking does not know its items in order; make it with rank(...) from scores or ids"
 NO_LENGTHS = "the Ranking does not know how long the lists are; make it with rank(..., top_k=None)"
+NO_SCORES = "the Ranking does not know the scores of its lists; give the metric scores, not a Ranking"
 NO_REFERENCE = "the Ranking knows no second lists: give rank(...) `reference_ids` or `reference_preds`"
 NO_RELEVANT_IDS = "the Ranking does not know the ids of what is relevant; make it with rank(...) from ids"
 
@@ -198,10 +200,10 @@ class Ranking:
         """What the lists count up to each rank, under a tie rule."""
         items = self.target_relevance
         if ties != "average" or self.equal is None:
-            by_rank = partial(self.by_rank, ties)
-            return CumulativeStats(items, self.ranks(ties), self.width, by_rank, binary=self.binary)
-        by_rank = partial(self.by_rank, "optimistic")
-        return ExpectedStats(items, self.above, self.equal, self.width, by_rank, binary=self.binary)
+            return CumulativeStats(items, self.ranks(ties), self.width, partial(self.by_rank, ties), binary=self.binary)
+        return ExpectedStats(
+            items, self.above, self.equal, self.width, partial(self.by_rank, "optimistic"), binary=self.binary
+        )
 
     def full_list(self, ties: str) -> FullListStats:
         """The relevant items in the whole lists, under a tie rule."""
@@ -289,7 +291,7 @@ class RankingStats:
 
     def __init__(self, ranking: Ranking, ties: str) -> None:
         if ties not in TIES:
-            raise ValueError(f"`ties` must be one of {', '.join(map(repr, TIES))}, got {ties!r}")
+            check.check_choice("ties", ties, TIES)
         if ties == "stable" and not ranking.ordered:
             raise ValueError(UNORDERED)
         self.ranking = ranking
@@ -358,8 +360,7 @@ class RankingStats:
             "the Ranking does not know how long the lists are: a metric that asks for it has `reads_lists = True`",
         )
         self._columns_at(cutoffs)
-        lengths = lengths.to(self.n_relevant.dtype).unsqueeze(1)
-        return torch.minimum(lengths, self._table(cutoffs, float("inf")))
+        return torch.minimum(lengths.to(self.n_relevant.dtype).unsqueeze(1), self._table(cutoffs, float("inf")))
 
     def at(self, cutoffs: Cutoffs, running: Tensor) -> Tensor:
         """(B, cutoffs): what stands at the cutoffs of something that was summed up along :meth:`items`."""
@@ -461,6 +462,7 @@ class RankingStats:
                 sums = best_sums(n, discount, device)
             n_best = self.max_hits(cutoffs).T.to(torch.int64)
             return sums.index_select(0, n_best.flatten()).view(n_best.shape).T  # an index of a table starts threads
+        check.check_choice("ideal", ideal, ("relevant", "retrieved"))
         best = self.ranking.ideal if ideal == "relevant" else self.ranking.ideal_retrieved
         return self._read(
             cutoffs,
@@ -481,9 +483,7 @@ class RankingStats:
 
     def collapsed(self, cutoffs: Cutoffs) -> Tensor:
         """1 where the first K scores are all equal, or there are fewer than K candidates."""
-        best_tied, lengths = self.ranking.best_tied, self.ranking.lengths
-        if best_tied is None or lengths is None:
-            raise ValueError("the Ranking does not know the scores of its lists; give the metric scores, not a Ranking")
+        best_tied, lengths = known(self.ranking.best_tied, NO_SCORES), known(self.ranking.lengths, NO_LENGTHS)
         self._columns_at(cutoffs)
         k = self.cut(cutoffs)
         equal = best_tied.unsqueeze(1) >= k.clamp(min=2)

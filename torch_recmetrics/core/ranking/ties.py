@@ -129,7 +129,11 @@ def gain_of(relevance: Tensor, gain: Gain) -> Tensor:
             return torch.where(relevance < 1, (relevance * LN_2).expm1_(), torch.exp2(relevance).sub_(1))
         parts = [gain_of(part, gain) for part in torch.split(relevance.flatten(), SMALL_STEP)]
         return torch.cat(parts).view(relevance.shape)
-    return gain(relevance).to(relevance.dtype) if callable(gain) else relevance
+    if gain == "linear":
+        return relevance
+    if not callable(gain):
+        raise ValueError(f'`gain` must be "hit", "linear", "exponential" or a function of relevance, got {gain!r}')
+    return gain(relevance).to(relevance.dtype)
 
 
 def scaled_gain(gain: str, relevance: Tensor) -> Tensor:
