@@ -33,6 +33,7 @@ from torch_recmetrics import (
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.state.ranked.discounts import CHECKED_RANKS
 from torch_recmetrics.state.ranked.evaluator import Evaluator
 
 N_ITEMS = 60
@@ -213,6 +214,22 @@ def test_an_empty_user_is_refused_by_its_own_update() -> None:
     metric = NDCG(5, empty_target_action="error")
     with pytest.raises(ValueError, match="row 1 has none"):
         metric.update(torch.randn(2, N_ITEMS), target_ids=torch.tensor([[3], [-1]]))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda discount: NDCG(2000, discount=discount),
+        lambda discount: RecMetricCollection([DCG(5, discount=discount), Recall(2000)]),
+        lambda discount: GroupExposure(torch.zeros(1100, dtype=torch.int64), None, attention=discount),
+    ],
+)
+def test_a_function_that_fails_behind_the_ranks_on_which_it_was_tried_refuses_the_update(made: Any) -> None:
+    table = torch.linspace(1, 0.1, CHECKED_RANKS, dtype=torch.float64)
+    metric = made(lambda ranks: table[ranks.long() - 1])
+    scores = torch.arange(1100.0).unsqueeze(0)
+    with pytest.raises(IndexError):
+        metric.update(scores, target_ids=torch.tensor([3]))
 
 
 @pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic"])

@@ -24,6 +24,7 @@ from torch_recmetrics.core.ranking.ties import constants
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact, is_sync_free
 from torch_recmetrics.core.tensors.moments import added, few_columns, moments, moments_of_counted
+from torch_recmetrics.state.ranked.discounts import CHECKED_RANKS
 from torch_recmetrics.state.ranked.ranking_metric import HIDDEN, ListCounter, PooledBy, RankingMetric, UserMeasure
 from torch_recmetrics.state.ranked.waiting import WaitingUsers
 
@@ -87,6 +88,10 @@ class Evaluator:
         with_rules = [m for m in self.members if type(m).defer_rules is not RankingMetric.defer_rules]
         self._with_rules = sorted(with_rules, key=lambda m: not m.reads_items)  # unknown items are named first
         self.can_wait = bool(self.metrics) and all(metric.can_wait for metric in self.metrics)
+        # Users of longer lists do not wait for a function that was not tried on all their ranks: it may refuse them.
+        functions = any(callable(vars(m).get(name)) for m in self.metrics for name in ("discount", "attention"))
+        tried = not self.needs.full_list and (self.needs.depth or CHECKED_RANKS + 1) <= CHECKED_RANKS
+        self._longest = CHECKED_RANKS if functions and not tried else float("inf")
         self._reads_items = any(metric.reads_items for metric in self.metrics)
         widest = max((len(family.cutoffs) for w in self.weightings for family in w.families), default=1)
         self.waiting = WaitingUsers(self.metrics, widest, self._accumulate_all)
@@ -139,7 +144,7 @@ class Evaluator:
         self._defer_rules(checks, ranking)
         prepared = PendingUpdate(sample_ids=ranking.sample_ids)
         users = ranking if self._reads_items else ranking.having(**NO_ITEMS)
-        if self.can_wait and users.join_key is not None:
+        if self.can_wait and (users.n_items or users.width) <= self._longest and users.join_key is not None:
             prepared = prepared._replace(users=users)
         elif self.metrics:
             prepared = prepared._replace(values=self.values_of(ranking))
