@@ -8,7 +8,17 @@ import pytest
 import torch
 from torchmetrics import MetricCollection
 
-from torch_recmetrics import DCG, Coverage, HitRate, RecMetricCollection, UserBootstrap
+from torch_recmetrics import (
+    DCG,
+    ILS,
+    Coverage,
+    Entropy,
+    HitRate,
+    IntraListDiversity,
+    Recall,
+    RecMetricCollection,
+    UserBootstrap,
+)
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 matplotlib.use("Agg")
@@ -78,3 +88,20 @@ def test_an_interval_that_does_not_hold_the_value_is_drawn() -> None:
         matplotlib.pyplot.close("all")
         sides.add((value < low) - (value > high))
     assert sides == {-1, 0, 1}
+
+
+@pytest.mark.parametrize(
+    ("metric", "marked"),
+    [
+        (ILS(torch.eye(4), top_k=2), [-1, 1]),
+        (ILS(3 * torch.eye(4), top_k=2, similarity="dot"), []),
+        (IntraListDiversity(3 * torch.eye(4), top_k=2, similarity="dot"), []),
+        (Entropy(4, 2), [0, 2]),
+        (Recall(2, propensities=torch.full((4,), 0.1), self_normalized=False), [0]),
+    ],
+)
+def test_the_ends_that_are_marked_are_those_of_the_options(metric: Any, marked: list[float]) -> None:
+    metric.update(torch.eye(4)[:3], target_ids=torch.tensor([0, 1, 3]))
+    _, axes = metric.plot()
+    (ends,) = axes.collections[:1]
+    assert [segment[0][1] for segment in ends.get_segments()] == marked

@@ -16,6 +16,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
+from torchmetrics.utilities.plot import plot_single_or_multi_val
 from torchmetrics.utilities.prints import rank_zero_only
 
 from torch_recmetrics.core.distributed.collectives import check_ready
@@ -320,7 +321,14 @@ class RecMetric(Configured, Metric):
 
         Without `val` it is its own value, with the 95 % interval where it has one; all ranks must call it then.
         """
-        drawn = self._plot(val, ax)
+        drawn = plot_single_or_multi_val(  # as self._plot does, between the ends that these options have
+            self.compute() if val is None else val,
+            ax,
+            self.higher_is_better,
+            *self.value_range,
+            self.plot_legend_name,
+            type(self).__name__,
+        )
         if val is None and self.has_interval and not hasattr(self, "named_values"):  # those who have it have several
             draw_interval(drawn[1], 0, self.compute(), self.confidence_interval())
         return drawn
