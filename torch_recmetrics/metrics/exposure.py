@@ -163,12 +163,9 @@ class GroupExposure(LabelledMeans):
         default=None, config=False, check=check_group_names, doc="Of the groups in order; None for their numbers."
     )
 
-    def setup(self) -> None:
+    def make_table(self) -> ItemTable:
         pool_attention(self)
         self.partial = not self.pooled
-        super().setup()
-
-    def make_table(self) -> ItemTable:
         table = group_table(self.groups, self.names)
         self.value_labels, self.n_parts = table.labels, len(table.labels)
         return table
@@ -211,9 +208,8 @@ def kl(shares: Tensor, target: Tensor) -> Tensor:
 def js(shares: Tensor, target: Tensor) -> Tensor:
     """The Jensen-Shannon divergence in bits: by how much the entropy of the middle exceeds the mean of both."""
     entropy = torch.special.entr
-    nats = (entropy((shares + target) / 2) - (entropy(shares) + entropy(target)) / 2).sum(-1)
-    bits: Tensor = (nats / math.log(2)).clamp(0, 1)
-    return bits
+    nats: Tensor = (entropy((shares + target) / 2) - (entropy(shares) + entropy(target)) / 2).sum(-1)
+    return (nats / math.log(2)).clamp(0, 1)
 
 
 def max_ratio(shares: Tensor, target: Tensor) -> Tensor:
@@ -301,11 +297,8 @@ class ExposureDisparity(ListMeans):
     )
     distance: Distance = option(default="js", doc="d.")
 
-    def setup(self) -> None:
-        pool_attention(self)
-        super().setup()
-
     def make_table(self) -> ItemTable:
+        pool_attention(self)
         table = group_table(self.groups, None)
         n_groups, target = len(table.labels), table["catalogue"]
         if not isinstance(self.target, str):

@@ -13,7 +13,7 @@ from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["MeanPercentileRank", "MeanRank", "UserAUC"]
 
-ROUNDED = 1e-12  # of a sum of weights
+ROUNDED = 1e-12  # of a sum of weights: so little of it is no missing item
 POOLED = "Micro-average: every relevant item weighs alike, not every user."
 NUM_ITEMS = (
     "Of finished lists without a cutoff: N, how many items there are, with ids below N; None where that is not known."
@@ -23,11 +23,6 @@ NUM_ITEMS = (
 def the_rank(ranks: Tensor) -> Tensor:
     """What a relevant item counts."""
     return ranks
-
-
-def is_missing(missing: Tensor, stats: RankingStats) -> Tensor:
-    """Whether relevant items are missing in lists, by how much they weigh; weights of items are rounded."""
-    return missing > ROUNDED * stats.n_relevant
 
 
 class RanksOfRelevant(PropensityMeans):
@@ -87,7 +82,9 @@ class MeanRank(RanksOfRelevant):
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool, num_items: int | None) -> Tensor:
         _, behind = stats.places(cutoffs, num_items)
         missing = stats.n_relevant - stats.hits(cutoffs)
-        total = stats.gain_sum(cutoffs, "hit", the_rank) + torch.where(is_missing(missing, stats), missing * behind, 0)
+        total = stats.gain_sum(cutoffs, "hit", the_rank) + torch.where(
+            missing > ROUNDED * stats.n_relevant, missing * behind, 0
+        )
         return total if pooled else total / stats.n_relevant.clamp(min=1)
 
 
@@ -128,7 +125,7 @@ class MeanPercentileRank(RanksOfRelevant):
         missing, steps = stats.n_relevant - hits, (last - 1).clamp(min=1)
         share = torch.where(behind > last, 1, (behind - 1) / steps)
         above = stats.gain_sum(cutoffs, "hit", the_rank) - hits
-        total = above / steps + torch.where(is_missing(missing, stats), missing * share, 0)
+        total = above / steps + torch.where(missing > ROUNDED * stats.n_relevant, missing * share, 0)
         return total if pooled else total / stats.n_relevant.clamp(min=1)
 
 
