@@ -165,6 +165,6 @@ class ClickLoss(ClickSums):
     eps: float | None = option(
         default=None,
         check=check.number_check("a float between 0 and 1/2, or None", float, above=0, below=0.5, optional=True),
-        doc="How near predictions count to 0 and 1; None for the precision of their dtype (that of float32 for half "
-        "precision), which is scikit-learn's.",
+        doc="How near predictions count to 0 and 1; None for the precision of their dtype, which is scikit-learn's, "
+        "but of half precision for that of float32.",
     )
