@@ -37,7 +37,7 @@ class HitRate(RelevanceMeans):
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
     Source: M. Deshpande and G. Karypis, Item-based top-N recommendation algorithms, TOIS 2004. Same convention as
-    RecBole's Hit; torchmetrics' ``RetrievalHitRate`` for scores above 0.
+    RecBole's Hit and torchmetrics' ``RetrievalHitRate``.
 
     >>> import torch
     >>> metric = HitRate(top_k=2)
@@ -68,8 +68,8 @@ class Precision(RelevanceMeans):
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], higher is better.
     Source: C. D. Manning, P. Raghavan and H. Schütze, Introduction to Information Retrieval, 2008, chapter 8. ``"k"``
-    is trec_eval's ``P`` and torchmetrics' ``RetrievalPrecision``, ``"retrieved"`` Keras-RS' ``PrecisionAtK`` and
-    torcheval's ``retrieval_precision`` with ``limit_k_to_size=True``.
+    is trec_eval's ``P`` and, for scores above 0, torchmetrics' ``RetrievalPrecision``, ``"retrieved"`` Keras-RS'
+    ``PrecisionAtK`` and torcheval's ``retrieval_precision`` with ``limit_k_to_size=True``.
 
     >>> import torch
     >>> metric = Precision(top_k=2)
