@@ -81,7 +81,8 @@ LIBRARIES = [
         "ignite",
         "pytorch-ignite 0.5.5",
         note='`ignore_zero_hits=True`, its default, is our `"skip"`, False `"neg"`. '
-        'Equal scores stay in the order of the input: give ours `ties="stable"`.',
+        'Equal scores stay in the order of the input in its NDCG: give ours `ties="stable"`. In its hit rate they '
+        "stand in that of `torch.topk`, and K must not be above the number of items.",
     ),
     Library(
         "Keras-RS",
@@ -105,8 +106,8 @@ LIBRARIES = [
     Library(
         "torcheval",
         "0.0.7",
-        note='Of equal scores the relevant item counts first (`ties="optimistic"`). Its AUC of a single class is 0.5, '
-        "ours nan.",
+        note='Of equal scores the relevant item counts first (`ties="optimistic"`) in its hit rate and reciprocal '
+        "rank. Its AUC of a single class is 0.5, ours nan.",
     ),
     Library(
         "torchrec",

@@ -19,7 +19,8 @@ class TieRate(RelevanceMeans):
 
     .. math:: \text{TieRate@K} = [\text{some order of equal scores changes the relevance at a rank} \le K]
 
-    Where it is 0, all tie rules give every metric the same value. Half-precision scores raise it.
+    Where it is 0, all tie rules give every metric the same value, but for ``propensities``, of which equally relevant
+    items may have different ones. Half-precision scores raise it.
 
     Undefined: for users without relevant items (``empty_target_action`` decides); nan where no user counts.
     Range: [0, 1], lower is better.
