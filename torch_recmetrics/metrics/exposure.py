@@ -43,7 +43,7 @@ Attention = Literal["log2", "none", "rbp"] | Callable[[Tensor], Tensor]
 ATTENTION = (
     'a(r): ``"log2"`` :math:`1 / \\log_2(r + 1)`, ``"none"`` 1, ``"rbp"`` :math:`\\text{persistence}^{r - 1}`, or a '
     "function of a float tensor of ranks 1, 2, ...: it gives a tensor of that shape, above 0 at rank 1 and never "
-    "rising."
+    "rising, which is tried on the first 1,024 ranks."
 )
 PER = (
     'The mean over users of the shares of each list, ``"list"``; or the shares of all attention together, '

@@ -16,7 +16,7 @@ DiscountName = Literal["log2", "log2_from_two", "none"]
 DISCOUNT = (
     'What a rank r counts: ``"log2"`` :math:`1 / \\log_2(r + 1)`, ``"log2_from_two"`` :math:`1 / \\log_2(\\max(r, 2))`'
     ', ``"none"`` 1, or a function of a float tensor of ranks 1, 2, ... of any shape: it gives a tensor of that shape, '
-    "above 0 at rank 1 and never rising."
+    "above 0 at rank 1 and never rising, which is tried on the first 1,024 ranks."
 )
 CHECKED_RANKS = 1024  # on which a discount of the user's is tried
 
