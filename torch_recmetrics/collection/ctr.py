@@ -248,7 +248,7 @@ def ctr_metrics(
                 f"recall_{average}": own.MulticlassRecall(average=average, **how),
                 f"{f_beta}_{average}": own.MulticlassFBetaScore(beta, average=average, **how),
             }
-        collection: LabelMetrics = ClassMetrics(members, prefix=prefix, postfix=postfix)
+        collection: ClassMetrics | ClickMetrics = ClassMetrics(members, prefix=prefix, postfix=postfix)
         collection.num_classes = num_classes
     else:
         members = {
