@@ -399,7 +399,7 @@ def test_the_users_that_would_decide_of_rare_losses(margin: float, n: int) -> No
 
     share = margin / 2 / (margin / 2 + 1 - margin)  # who lose all of a hit, where half have one
     enough, needed = math.log(0.025) / math.log1p(-share), decided(n).users_needed
-    assert enough < needed < 1.07 * enough and decided(needed + 1).outcome == "held"
+    assert enough < needed < 1.15 * enough and decided(needed + 1).outcome == "held"
     assert decided(0.9 * enough).outcome == "undecided"
     # All have 1, which is little above the bound.
     assert Gate(not_less={"a": 0.98}).decide(*[run({"a": np.ones(100)})] * 2).rules[0].users_needed < 400
@@ -416,6 +416,21 @@ def test_the_users_that_would_decide_where_few_lose_much(left: float) -> None:
     needed = decided(np.arange(100) < 2).users_needed
     rng = np.random.default_rng(0)
     held = [decided(rng.random(needed) < 0.02).outcome == "held" for _ in range(100)]
+    assert 0.68 <= np.mean(held) <= 0.92
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_users_that_would_decide_where_nobody_loses_much(seed: int) -> None:
+    """Those who lose little vary too: as many such users hold the rule in about 80 % of the draws, not in half."""
+    rng = np.random.default_rng(seed)
+    old = 0.2 + rng.random(200) / 2
+    new = old + rng.normal(0, 0.05, 200)
+
+    def decided(users: Any) -> Any:
+        return Gate(not_worse={"a": 0.03}).decide(run({"a": new[users]}), run({"a": old[users]})).rules[0]
+
+    needed = decided(np.arange(200)).users_needed
+    held = [decided(rng.integers(0, 200, needed)).outcome == "held" for _ in range(100)]
     assert 0.68 <= np.mean(held) <= 0.92
 
 

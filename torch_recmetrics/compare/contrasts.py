@@ -96,9 +96,10 @@ def p_value_of_rare(beyond: Array, weights: Array, worst: float, copies: float, 
     if worst >= 0 or n * lost >= FEW:  # nobody can lose, or those who do are well known
         return 0.0
     k = math.ceil(n * lost + shortfall * math.sqrt(n * lost * (1 - lost)) - CLOSE_TO_WHOLE)
-    others = (
-        float(np.average(beyond[~lose_much], weights=weights[~lose_much])) if k < n and not lose_much.all() else 0.0
-    )
+    if k >= n or lose_much.sum() > len(beyond) - 2:
+        return 1.0
+    own = summed_up(beyond[~lose_much], weights[~lose_much])
+    others = own.mean - shortfall * own.standard_error / math.sqrt(copies)
     if others <= 0:
         return 1.0
     share = others / (others - worst)
