@@ -127,6 +127,7 @@ def test_a_comparison_says_that_lists_are_too_short_to_agree() -> None:
     ("systems", "metrics", "words"),
     [
         ({"old": run(OLD)}, ["rbo"], "two systems or more"),
+        ([run(OLD), run(NEW)], ["rbo"], r"must be a dict of two systems or more by name, got \[UserValues"),
         ({"old": run(OLD), "new": UserValues([1], {"a": [1.0]})}, ["rbo"], "new has none, keep_lists=True"),
         ({"old": run(OLD), "new": run(NEW)}, ["ndcg@10"], "`metrics` must be of overlap, jaccard, rbo, kendall_tau"),
         ({"old": run(OLD), "new": run(NEW[:-1])}, ["rbo"], "must hold the same users"),

@@ -121,9 +121,10 @@ def agreement(
     (0.75, 2)
     """
     check.check_share("level", level)
-    runs: dict[str, Any] = {name: read_run(f"systems[{name!r}]", run) for name, run in dict(systems).items()}
-    if len(runs) < 2:
-        raise ValueError(f"`systems` must be a dict of two systems or more by name, got {len(runs)}")
+    given: Any = systems
+    if not isinstance(given, Mapping) or len(given) < 2:
+        raise ValueError(f"`systems` must be a dict of two systems or more by name, got {given!r}")
+    runs: dict[str, Any] = {name: read_run(f"systems[{name!r}]", run) for name, run in given.items()}
     if without := [name for name, run in runs.items() if getattr(run, "lists", None) is None]:
         raise ValueError(
             f"`systems` must have the lists of their users: {without[0]} has none, keep_lists=True keeps them"
