@@ -25,7 +25,6 @@ from torch_recmetrics.lightning.evidence import (
     is_mean,
     packed,
     read_baseline,
-    unpacked,
     wanted_mode,
 )
 from torch_recmetrics.lightning.inputs import (
@@ -365,7 +364,7 @@ class RankingMetrics(Callback):
         """Go on with the best epoch of a checkpoint."""
         best = checkpoint.get("torch_recmetrics", {}).get(" ".join(self.names()))
         if best is not None and self.baseline is not None:
-            self._best = {**best, "users": unpacked(best["users"])}
+            self._best = {**best, "users": UserValues(**best["users"])}
 
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end

@@ -48,7 +48,7 @@ def difference_bounds(values: UserValues, best: UserValues, name: str, level: fl
 
 
 def packed(users: UserValues, *names: str) -> dict[str, Any]:
-    """Tensors and words that a checkpoint may hold; of these metrics, by default of all."""
+    """What UserValues is made of, as a checkpoint may hold it; of these metrics, by default of all."""
     names = names or tuple(users)
     return {
         "sample_ids": users.sample_ids,
@@ -60,12 +60,6 @@ def packed(users: UserValues, *names: str) -> dict[str, Any]:
         "versions": users.versions,
         "summaries": {name: list(pair) for name, pair in users.summaries.items()},
     }
-
-
-def unpacked(state: dict[str, Any]) -> UserValues:
-    """The values of users that a checkpoint holds."""
-    summaries = {name: (pair[0], pair[1]) for name, pair in state["summaries"].items()}
-    return UserValues(**{**state, "summaries": summaries})
 
 
 # -- beside a baseline ------------------------------------------------------------------------------------------------
@@ -97,7 +91,7 @@ def bare(users: UserValues, *prefixes: str) -> UserValues:
     state = packed(users)
     for part in ("values", "definitions", "summaries"):
         state[part] = {short(name): value for name, value in state[part].items()}
-    return unpacked(state)
+    return UserValues(**state)
 
 
 def compared(best: UserValues, baseline: UserValues, epoch: int, **options: Any) -> Any:

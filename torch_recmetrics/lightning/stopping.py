@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.core.tensors.checks import check_share
 from torch_recmetrics.lightning.bases import EarlyStopping
-from torch_recmetrics.lightning.evidence import difference_bounds, is_mean, packed, unpacked, wanted_mode
+from torch_recmetrics.lightning.evidence import difference_bounds, is_mean, packed, wanted_mode
 from torch_recmetrics.lightning.packages import add_bases
 from torch_recmetrics.lightning.table import without_loader
 from torch_recmetrics.users.user_values import UserValues
@@ -138,7 +138,7 @@ class SignificantStopping(EarlyStopping):
         """Go on from a checkpoint, also from one of ``EarlyStopping``."""
         super().load_state_dict(state_dict)
         users = state_dict.get("best_users")
-        self.best_users = None if users is None else unpacked(users)
+        self.best_users = None if users is None else UserValues(**users)
 
 
 def source_of(monitor: str, trainer: Any, pl_module: Any) -> Any:
