@@ -493,8 +493,6 @@ def users_needed(effect: float, level: float = 0.95, power: float = POWER, sides
         below, beyond = np.nan_to_num([special.nctdtr(n - 1, center, b) for b in (bound, -bound)])
         return float(1 - below + beyond * (sides == 2))
 
-    if math.isinf(size):
-        return 2
     low, high = 2, max(2, math.ceil(guess))
     while not found(high) >= power:
         low, high = high + 1, high + 8
