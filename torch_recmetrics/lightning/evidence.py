@@ -127,7 +127,6 @@ def wanted_mode(metric: Any) -> str | None:
 
 def is_better(value: Tensor | float, best: float, *, higher: bool) -> bool:
     """Whether a value is better than the best one so far; nan never is, and any other value is better than nan."""
-    number = float(value)
-    if math.isnan(number) or math.isnan(best):
-        return not math.isnan(number)
-    return number > best if higher else number < best
+    if math.isnan(best):
+        return not math.isnan(value)
+    return float(value) > best if higher else float(value) < best
