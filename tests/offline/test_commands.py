@@ -366,11 +366,12 @@ def test_all_of_one_metric(capfd: pytest.CaptureFixture[str]) -> None:
     ):
         assert line in lines
     assert "undefined for users without relevant items" in text and "source    K. Järvelin" in text
-    about = json.loads(run(capfd, "metrics", "ndcg", "mrr", "auc", "coverage", "--json")[1])
+    about = json.loads(run(capfd, "metrics", "ndcg", "mrr", "auc", "coverage", "exposure", "--json")[1])
     known = {own["name"]: own for own in about}
     assert known["ndcg"]["options"]["gain"]["choices"] == ["exponential", "linear"]
     assert "default" not in known["coverage"]["options"]["num_items"]
     assert (known["mrr"]["names"][0], known["auc"]["names"]) == ("mrr", ["auc"])
+    assert known["exposure"]["names"] == ["exposure@10/indie", "exposure@10/indie/cold"]
     code, _, err = run(capfd, "metrics", "ndgc")
     assert (code, err) == (2, "torch-recmetrics: `metrics` has 'ndgc', which is no metric: did you mean 'ndcg'?\n")
 

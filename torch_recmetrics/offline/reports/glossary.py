@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch_recmetrics.state.options import REQUIRED, Option
+from torch_recmetrics.state.ranked.list_means import LabelledMeans
 from torch_recmetrics.state.ranked.ranking_metric import RankingMetric
 from torch_recmetrics.state.registry import METRICS
 
@@ -70,7 +71,8 @@ def names_of(name: str) -> list[str]:
     if "top_k" not in declared:
         return [name]
     whole = [name] if declared["top_k"].default is None else []
-    return [*whole, f"{name}@10", f"{name}@10/cold"]
+    label = "/indie" if issubclass(METRICS[name], LabelledMeans) else ""
+    return [*whole, f"{name}@10{label}", f"{name}@10{label}/cold"]
 
 
 def section(text: str, title: str) -> str:
