@@ -247,6 +247,24 @@ def test_an_empty_sample_tells_nothing(method: str) -> None:
     assert metric.compute().isnan()
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("metric", [ours.MRR, ours.MeanPercentileRank])
+def test_users_without_relevant_items_count_what_is_asked(metric: Any, method: str) -> None:
+    """Beside three others, and alone."""
+    update = users(4, 12)
+    update["target_ids"][1] = -1
+    skipped, *counted = (
+        FromSampled(metric(), 40, method=method, empty_target_action=action) for action in ("skip", "neg", "pos")
+    )
+    skipped.update(**update)
+    for value, one in enumerate(counted):
+        one.update(**update)
+        assert float(one.compute()) == pytest.approx((3 * float(skipped.compute()) + value) / 4, rel=1e-12)
+        one.reset()
+        one.update(update["preds"][1:2], target_ids=update["target_ids"][1:2])
+        assert float(one.compute()) == value
+
+
 def test_several_relevant_items_are_each_ranked_among_the_sampled_ones() -> None:
     recall, dcg = FromSampled([ours.Recall(2), ours.DCG(2)], 9).values()
     for metric in (recall, dcg):

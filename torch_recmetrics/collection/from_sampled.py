@@ -292,8 +292,8 @@ class FromSampled(OneForEach, UserMeans):
 
     def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:  # noqa: ARG002
         items = stats.among_others
-        if self.method == EM:
-            return codes_of(items).unsqueeze(1)
+        if self.method == EM:  # a user without relevant items is 0, as in all metrics
+            return torch.where(stats.n_relevant > 0, codes_of(items).unsqueeze(1), 0)
         value = self._estimates(items, stats.ranking)
         if self.over_items == "mean" and items.above.shape[1] > 1:
             value = value / stats.ranking.n_relevant.clamp(min=1)
@@ -348,8 +348,8 @@ class FromSampled(OneForEach, UserMeans):
 
     def value_of_users(self, values: Tensor, weights: Tensor) -> Tensor:
         codes, masses = (column.cpu() for column in distinct(values[:, 0], weights))
-        listed = codes >= 0
-        value = masses[~listed].sum() * self.unlisted
+        listed = codes > 1  # 0 and 1 are what users without relevant items count
+        value = masses[~listed] @ torch.where(codes < 0, self.unlisted, codes)[~listed]
         codes, found = codes[listed].to(torch.int64), masses[listed]
         if found.shape[0]:
             with CPU:
