@@ -170,8 +170,7 @@ class FromSampled(OneForEach, UserMeans):
     @property
     def name(self) -> str:
         """That of the metric inside."""
-        name: str = self.metric.name
-        return name
+        return str(self.metric.name)
 
     @property  # type: ignore[misc]
     def higher_is_better(self) -> bool | None:  # type: ignore[override]

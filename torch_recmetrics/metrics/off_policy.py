@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.layouts.logged_rows import LoggedRows, read_logged
-from torch_recmetrics.core.ranking.ties import DISCOUNTS
+from torch_recmetrics.core.ranking.ties import DISCOUNTS, rank_counts
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.scatter import EXPECTED, REWARD, ROWS, WEIGHT
@@ -194,6 +194,14 @@ class OffPolicyValue(RewardSums):
         }[self.estimator]
 
 
+def check_places(name: str, discount: Any) -> None:
+    """Refuse what is neither a word nor a function."""
+    if isinstance(discount, str):
+        check.check_choice(name, discount, ("none", "log2"))
+    elif not callable(discount):
+        raise TypeError(f'`{name}` must be "none", "log2" or a function of places, got {discount!r}')
+
+
 class SlateOffPolicyValue(RewardSums):
     r"""The mean reward of slates that another policy would have shown, from the log of the one that ran.
 
@@ -227,15 +235,9 @@ class SlateOffPolicyValue(RewardSums):
     )
     discount: Literal["none", "log2"] | Callable[[Tensor], Tensor] = option(
         default="none",
+        check=check_places,
         doc="What a place k counts: 1, :math:`1 / \\log_2(k + 1)`, or a function of a tensor of places 1, 2, ....",
     )
-
-    def setup(self) -> None:
-        if isinstance(self.discount, str):
-            check.check_choice("discount", self.discount, ("none", "log2"))
-        elif not callable(self.discount):
-            raise TypeError(f'`discount` must be "none", "log2" or a function of places, got {self.discount!r}')
-        super().setup()
 
     def update(  # type: ignore[override]
         self,
@@ -292,13 +294,12 @@ class SlateOffPolicyValue(RewardSums):
 
     def counts_of(self, weight: Tensor) -> Tensor:
         """(K,): what each place counts."""
-        places = torch.arange(1, weight.shape[1] + 1, dtype=weight.dtype, device=weight.device)
         discount = DISCOUNTS[self.discount] if isinstance(self.discount, str) else self.discount
-        counts: Any = torch.ones_like(places) if discount is None else discount(places)
-        if not isinstance(counts, Tensor) or counts.shape != places.shape:
+        counts: Any = rank_counts(weight.shape[1], discount, weight.device)
+        if not isinstance(counts, Tensor) or counts.shape != weight.shape[1:]:
             got = f"shape {tuple(counts.shape)}" if isinstance(counts, Tensor) else type(counts).__name__
             raise ValueError(
-                f"`discount` must give a tensor of the shape of the places, {tuple(places.shape)}, got {got}"
+                f"`discount` must give a tensor of the shape of the places, {tuple(weight.shape[1:])}, got {got}"
             )
         if self.validate_args:
             rule = "`discount` must be finite and not below 0"

@@ -139,8 +139,7 @@ def corrected_tables(sampling: Sampling, n_sampled: int, gamma: float, nodes: Ra
     open_below = len(mixed) * torch.finfo(mixed.dtype).eps
     kept = torch.where(mixed > open_below, 1 / mixed, 0)
     solved = vectors @ (kept.unsqueeze(1) * (vectors.T @ (inverse.unsqueeze(1) * right)))
-    table: Tensor = (inverse.unsqueeze(1) * solved).T
-    return table
+    return torch.transpose(inverse.unsqueeze(1) * solved, 0, 1)
 
 
 def mean_over_ranks(sampling: Sampling, masses: dict[int, Tensor], function: OfRank) -> Tensor:
