@@ -339,6 +339,10 @@ def test_what_has_no_interval_in_closed_form() -> None:
     [
         (lambda: GroupExposure(torch.tensor([0, -2])), "-1 for none, got -2 for item 1"),
         (lambda: GroupExposure(torch.tensor([-1, -1])), "none is in any"),
+        (
+            lambda: GroupExposure([0, 10**9]),
+            "at most 1048576, or -1 for none, got 1000000000 for item 1: number the groups 0, 1, 2",
+        ),
         (lambda: GroupExposure(torch.tensor([0, 3]), names=("a", "b")), "must name all 4 groups, got 2"),
         (lambda: GroupExposure(torch.eye(2), names=("a",)), "must name the 2 columns"),
         (lambda: GroupExposure(torch.eye(2), names=("a", "a")), "must name each group once"),

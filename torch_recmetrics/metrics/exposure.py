@@ -39,6 +39,7 @@ from torch_recmetrics.state.ranked.user_means import CUTOFF
 
 __all__ = ["ExposureDisparity", "GroupExposure"]
 
+MOST_GROUPS = 1 << 20  # unless there are more items: higher numbers are ids of another kind, and every number has a sum
 Attention = Literal["log2", "none", "rbp"] | Callable[[Tensor], Tensor]
 ATTENTION = (
     'a(r): ``"log2"`` :math:`1 / \\log_2(r + 1)`, ``"none"`` 1, ``"rbp"`` :math:`\\text{persistence}^{r - 1}`, or a '
@@ -88,11 +89,15 @@ def group_table(groups: Tensor, names: Sequence[str] | None) -> ItemTable:
     groups, has_contents = groups.detach(), groups.device.type != "meta"
     if groups.ndim == 1:
         groups = groups.to(torch.int64)
-        lowest, highest = (int(groups.min()), int(groups.max())) if has_contents else (-1, -1)
-        if lowest < -1:
-            raise ValueError(
-                f"`groups` must be 0 or more, or -1 for none, got {lowest} for item {int(groups.argmin())}"
-            )
+        most = max(MOST_GROUPS, groups.shape[0])
+        check.refuse(
+            (groups < -1) | (groups > most),
+            lambda item: (
+                f"`groups` must be 0 or more, at most {most}, or -1 for none, got {int(groups[item])} for item "
+                f"{item}: number the groups 0, 1, 2, ..."
+            ),
+        )
+        highest = int(groups.max()) if has_contents else -1
         n_groups = len(names) if names is not None else max(1, highest + 1)
         if highest >= n_groups:
             raise ValueError(f"`names` must name all {highest + 1} groups, got {n_groups}")
