@@ -257,6 +257,18 @@ def with_value(rows: Any, item: str, value: float) -> Any:
             InputError,
             r"`recommendations` .*row \d+\): users must have at most 7 sampled",
         ),
+        (
+            "ndcg",
+            {"sampled_from": 9, "options": {"from_sampled": {"num_items": 99}}},
+            ValueError,
+            "`num_items` of from_sampled must be `sampled_from`, 9, got 99",
+        ),
+        (
+            "ndcg@2",
+            {"sampled_from": ITEMS, "options": {"from_sampled": {"nan_action": "worst"}}},
+            ValueError,
+            '`nan_action` must be "error" for files and frames',
+        ),
         ("ndcg", {"sampled_from": 9, "candidates": "full"}, ValueError, "`candidates` must be left out"),
         ("recall", {"sampled_from": 9, "propensities": PROPENSITIES}, ValueError, "must not be given together"),
         ("ndcg", {"propensities": PROPENSITIES}, TypeError, "NDCG has no option `propensities`: .* Recall, DCG, RBP"),

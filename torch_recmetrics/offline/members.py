@@ -80,7 +80,12 @@ def sampling_of(
         raise ValueError(f"`candidates` must be left out with `sampled_from`, which says what they are: {candidates!r}")
     if propensities is not None:
         raise ValueError("`propensities` and `sampled_from` must not be given together: no metric knows both")
-    return {**own_options.pop("from_sampled", {}), "num_items": sampled_from, "keep_users": False}
+    own = own_options.pop("from_sampled", {})
+    if own.get("num_items", sampled_from) != sampled_from:
+        raise ValueError(
+            f"`num_items` of from_sampled must be `sampled_from`, {sampled_from}, got {own['num_items']!r}"
+        )
+    return {**own, "num_items": sampled_from, "keep_users": False}
 
 
 def candidates_of(collection: RecMetricCollection, candidates: str | None) -> str | None:
@@ -124,7 +129,7 @@ def collection_of(
 
     With `sampling`, the options of :class:`FromSampled`, each is what it would be among all items.
     """
-    for asked in (common, *own_options.values()):
+    for asked in (common, sampling or {}, *own_options.values()):
         if asked.get("nan_action", "error") != "error":
             raise ValueError(
                 f'`nan_action` must be "error" for files and frames, got {asked["nan_action"]!r}: their scores must be '
