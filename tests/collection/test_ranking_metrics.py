@@ -58,6 +58,16 @@ MADE: dict[str, tuple[Callable[[], RecMetricCollection], list[str]]] = {
         ["val_ndcg_at_5", "val_ndcg", "val_mrr_at_5", "val_mrr"],
     ),
     "a sign in a metric's own name": (lambda: ranking_metrics(["map", NDCG(3)], at="_at_"), ["map_at_10", "ndcg_at_3"]),
+    "a sign in the names of several": (
+        lambda: ranking_metrics(
+            "from_sampled", at="_at_", options={"from_sampled": {"metric": [NDCG(3), MRR()], "num_items": 9}}
+        ),
+        ["ndcg_at_3", "mrr"],
+    ),
+    "a sign in names that were given": (
+        lambda: ranking_metrics([RecMetricCollection([NDCG(3)]), "map"], at="_at_"),
+        ["ndcg@3", "map_at_10"],
+    ),
     "members": (lambda: RecMetricCollection([NDCG(10), NDCG(5), MRR()]), ["ndcg@10", "ndcg@5", "mrr"]),
     "a metric": (lambda: ranking_metrics(NDCG(3)), ["ndcg@3"]),
     "a list": (lambda: ranking_metrics([NDCG(3), MAP(3)]), ["ndcg@3", "map@3"]),

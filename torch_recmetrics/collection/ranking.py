@@ -99,8 +99,9 @@ def ranking_metrics(
     for entry in entries:
         made = make(entry, cutoffs, common, own_options.get(entry, {})) if isinstance(entry, str) else [entry]
         for member in made:
-            named = [(name_of(member).replace("@", at), member)]
-            for key, metric in member.items() if isinstance(member, MetricCollection) else named:
+            named = member.items() if isinstance(member, MetricCollection) else [(name_of(member), member)]
+            for name, metric in named:
+                key = name if isinstance(entry, MetricCollection) else name.replace("@", at)
                 if key in members:
                     raise ValueError(
                         f"`metrics` and `top_k` must not name anything twice, got {key!r} twice; "
