@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import hardshrink
 from torchmetrics import Metric, MetricCollection
 
 from torch_recmetrics.collection.collection import RecMetricCollection
@@ -30,6 +31,7 @@ SHARED = ("ties", "empty_target_action", "nan_action", "ignore_index", "min_rele
 # A user of ``"em"`` is kept as one number: how many items were sampled, how many of them stand above and beside.
 LARGEST_SAMPLE = (1 << 17) - 1
 NOT_LISTED = -1.0
+NO_MASS = 1e-13  # of all users of ``"em"`` is what rounding leaves at places where nobody is
 KEPT_NUMBERS = 1 << 12  # of ``"em"``, until equal ones are put together
 KEPT_NUMBERS_ELSEWHERE = 1 << 20  # on other devices, where that waits
 EVERY_SIZE = 256  # candidates on another device: with more, how many are sampled is read
@@ -45,8 +47,7 @@ def check_inside(name: str, metric: Any) -> None:
         raise TypeError(f"`{name}` must be a function of the rank of the relevant item, one of {known}, got {got}")
     if getattr(metric, "item_weights", None) is not None:
         raise ValueError(f"`{name}` must have no `propensities`, which weigh what was observed, got {metric.name}")
-    plain = {"pooled": False, "aggregation": "mean", "keep_bounds": False}
-    for asked, value in plain.items():
+    for asked, value in {"pooled": False, "aggregation": "mean", "keep_bounds": False}.items():
         if getattr(metric, asked, value) != value:
             raise ValueError(f"`{name}` must have {asked}={value!r}, whose values are estimated, got {metric!r}")
 
@@ -393,5 +394,5 @@ def masses_of(codes: Tensor, masses: Tensor) -> dict[int, Tensor]:
         steps = masses.new_zeros(m + 2)
         share = masses[here] / (beside[here] + 1)
         steps.index_add_(0, above[here], share).index_add_(0, above[here] + beside[here] + 1, -share)
-        found[m] = steps[:-1].cumsum(0).clamp(min=0)
+        found[m] = hardshrink(steps[:-1].cumsum(0), float(masses[here].sum()) * NO_MASS)
     return found

@@ -158,6 +158,5 @@ def mean_over_ranks(sampling: Sampling, masses: dict[int, Tensor], function: OfR
         if likelihood - before < GAINED:
             break
         before = likelihood
-        ratios = (chances @ (share / fit) for fit, (chances, share) in zip(fitted, observed, strict=True))
-        density = density * sum(ratios, torch.zeros_like(density))
+        density = density * sum(chances @ (share / fit) for fit, (chances, share) in zip(fitted, observed, strict=True))
     return nodes.of_functions[:, 0] @ density
