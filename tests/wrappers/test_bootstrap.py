@@ -262,6 +262,15 @@ def test_of_one_user_nothing_is_known_of_how_users_differ(name: str, named: bool
         assert not any(math.isnan(value) for value in floats(of_two.compute()).values())
 
 
+def test_an_infinite_value_has_no_error() -> None:
+    """The ratio of a list that lacks a group is infinite."""
+    metric = UserBootstrap(ExposureDisparity([0, 1], 2, distance="max_ratio"), num_replicates=R)
+    metric.update(item_ids=torch.tensor([[0, -1], [1, -1], [0, 1]]))
+    found = metric.compute()
+    assert math.isinf(found["value"])
+    assert math.isnan(found["standard_error"])
+
+
 def test_bad_options_and_updates() -> None:
     for options, says in (
         ({"num_replicates": 1}, "`num_replicates` must be an integer >= 2, got 1"),

@@ -238,7 +238,7 @@ class Resamples(NamedTuple):
             return unknown(value)
         outside = (1 - level) / 2
         low, high = torch.quantile(drawn, drawn.new_tensor([outside, 1 - outside])).unbind(0)
-        error = torch.where(drawn.min() < drawn.max(), drawn.std(), 0)  # of equal values no rounding is left
+        error = drawn.std() * (drawn.min() < drawn.max())  # of equal values no rounding is left; of infinite ones nan
         return error, low, high
 
 
