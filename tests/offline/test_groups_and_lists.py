@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,26 @@ def test_slices_of_shares_and_of_disparities() -> None:
     alone = evaluate(table_of(odd), truth, metrics, items=GROUPS.drop(["group"]), **asked)
     for name, value in alone.items():
         assert report[f"{name}/odd"] == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize("weights", [(1, 1, 1), (0, 1, 1)])
+def test_infinite_values_of_users(weights: tuple[int, ...]) -> None:
+    """They are infinite in slices too, those of users without weight are no values, and no others are lost."""
+    lists = pa.table({"user_id": [1, 1, 2, 2, 3, 3], "item_id": [1, 3, 1, 2, 1, 2], "score": [2.0, 1.0] * 3})
+    truth = pa.table({"user_id": [1, 2, 3], "item_id": [1] * 3, "w": weights})
+    tables = {
+        "groups": pa.table({"item_id": [1, 2, 3], "group": ["a", "b", "a"]}),  # user 1 sees nothing of b
+        "slices": pa.table({"user_id": [1, 2, 3], "slice": ["x", "x", "y"]}),
+    }
+    options = {"exposure_disparity": {"distance": "max_ratio", "target": [0.5, 0.5]}}
+    metrics = ["exposure_disparity@2", "ndcg@2"]
+    with pytest.warns(UserWarning, match="exposure_disparity@2: some users have an infinite value"):
+        report = evaluate(lists, truth, metrics, weight="w", options=options, **tables)
+    others = math.log2(3)  # 1 / (1 / log2(3))
+    expected = (others if weights[0] == 0 else math.inf, others)
+    assert tuple(report[f"exposure_disparity@2/{name}"] for name in "xy") == pytest.approx(expected)
+    assert report["exposure_disparity@2"] == pytest.approx(expected[0])
+    assert report.users is not None and list(report.users) == ["ndcg@2"]
 
 
 def test_lists_are_kept_by_their_ids() -> None:

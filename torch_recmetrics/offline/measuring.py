@@ -221,7 +221,9 @@ def sums_of_slices(
             own = [member.value_of_users(values[part], weight[part]).unsqueeze(0) for part in parts]
             slices[metric] = torch.cat([values[:0], *own])
         else:
-            numerators, totals = values.nan_to_num() * weight.unsqueeze(1), collector.totals.get(metric, weight)
+            # A value may be infinite: that of a user of weight 0 is none, not 0 * inf.
+            numerators = torch.where(weight.unsqueeze(1) > 0, values, 0) * weight.unsqueeze(1)
+            totals = collector.totals.get(metric, weight)
             totals = totals[who, None].expand(-1, len(places))
             slices[metric] = moments_by(where, n_slices, numerators[who], totals)
     return slices
