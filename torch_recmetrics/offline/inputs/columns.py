@@ -191,7 +191,8 @@ def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
         return "BIGINT"
     if kind in INTEGERS and kind not in LARGE:
         return "BIGINT"
-    if kind in LARGE and plain:
+    # What some databases and Spark have for integers are decimals without places.
+    if plain and (kind in LARGE or (kind.startswith("DECIMAL") and kind.endswith(",0)"))):
         fits = f"{name} BETWEEN -9223372036854775808 AND 9223372036854775807"
         return TEXT if work.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0] is False else "BIGINT"
     if kind.endswith("]") or kind.startswith(NO_IDS if plain else NO_IDS[:2]):
@@ -234,7 +235,8 @@ def time_column(work: Any, source: Source, column: str) -> Column:
         # Without the zone DuckDB leaves an offset out; Spark needs the minutes of one.
         zoned = f"CASE WHEN regexp_matches({name}, ':[0-9.]+ *[+-][0-9][0-9]$') THEN {name} || ':00' ELSE {name} END"
         time = f"TRY_CAST({zoned} AS TIMESTAMPTZ)"
-        no_day = f"regexp_matches({name}, '^ *(T?[0-9]+:|[+-]?[0-9]+(-[0-9]+)?T? *$)')"  # Spark would make one up
+        # Without a day Spark would make one up; 'infinity' has no number.
+        no_day = f"regexp_matches({name}, '^ *([^0-9]*$|T?[0-9]+:|[+-]?[0-9]+(-[0-9]+)?T? *$)')"
         finer = f"regexp_matches({name}, '[.][0-9]{{6}}[0-9]*[1-9]')"
         return Column(
             time,

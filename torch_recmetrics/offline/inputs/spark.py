@@ -143,8 +143,6 @@ def type_in_duckdb(kind: str) -> str:
     """What DuckDB calls a type of Spark."""
     if kind.startswith("array"):
         return "VARCHAR[]"
-    if kind.startswith("decimal") and kind.endswith(",0)"):  # unsigned integers of a Parquet file
-        return "HUGEINT"
     return TYPES.get(kind, "VARCHAR" if kind.startswith(("varchar", "char")) else kind.upper())
 
 
