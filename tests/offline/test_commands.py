@@ -112,6 +112,21 @@ def test_flags_win_over_the_configuration(files: Path, capfd: pytest.CaptureFixt
     assert "truht" in capfd.readouterr().err
 
 
+def test_a_configuration_that_was_printed_is_read(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also what stands without a flag."""
+    good, bad = (f"{files}/{name}.parquet" for name in ("good", "bad"))
+    runs = [f"old={bad}", f"new={good}", f"--truth={files}/truth.parquet", "-m", "ndcg@4", "-m", "recall@4"]
+    gate = [good, bad, *runs[2:], "--better", "ndcg@4", "--not-worse", "recall@4=0.1", "--level=0.9"]
+    for name, arguments in {"compare": runs, "gate": gate, "agreement": [good, bad, "-k", "2"]}.items():
+        with pytest.raises(SystemExit) as ended:
+            main([name, *arguments, "--print_config"])
+        assert ended.value.code == 0
+        (files / "printed.yaml").write_text(capfd.readouterr().out)
+        assert run(capfd, name, "--config", files / "printed.yaml") == run(capfd, name, *arguments)
+    (files / "runs.yaml").write_text(f"runs: ['old={bad}', 3]\n")
+    assert run(capfd, "compare", "--config", files / "runs.yaml")[0] == 2
+
+
 def test_the_configuration_of_the_repository_is_one(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = Path(__file__).parents[2] / "configs" / "evaluate.yaml"
     given = ("--recommendations", files / "good.parquet", "--truth", files / "truth.parquet")

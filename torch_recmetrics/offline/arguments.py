@@ -205,7 +205,8 @@ def add_arguments(parser: Any, command: str) -> None:
     """Make those of a command known."""
     if command in WORDS:
         name, text = WORDS[command]
-        parser.add_argument(name, nargs="*", help=text)
+        # By default nothing, not an empty list, which would win over that of a configuration.
+        parser.add_argument(name, nargs="*", default=argparse.SUPPRESS, help=text)
     if command in FUNCTIONS:
         function, left_out, options = FUNCTIONS[command]
         add_function(parser, function, left_out)

@@ -217,7 +217,7 @@ def run_compare(options: Options, output: Output) -> None:
 
     torch-recmetrics compare popularity=a.parquet mf=b.parquet --truth test.parquet -m ndcg@10 --baseline popularity
     """
-    runs = options.pop("runs")
+    runs = list(map(str, options.pop("runs", [])))
     named = dict(run.partition("=")[::2] for run in runs)
     if len(runs) < 2 or len(named) < len(runs) or not all(named.values()) or not all(named):
         raise InputError(f"compare needs two runs or more as NAME=FILE, each name once, got {' '.join(runs) or 'none'}")
@@ -248,7 +248,7 @@ def run_gate(options: Options, output: Output) -> int:
 
     torch-recmetrics gate new.parquet old.parquet --truth test.parquet --better ndcg@10 --not-worse recall@20=0.02
     """
-    runs = options.pop("runs")
+    runs = options.pop("runs", [])
     if len(runs) != 2:
         raise InputError(f"gate needs two files, of the candidate and of the incumbent, got {' '.join(runs) or 'none'}")
     better, lower = options.pop("better") or (), options.pop("lower_is_better") or ()
@@ -276,7 +276,7 @@ def run_agreement(options: Options, output: Output) -> None:
 
     torch-recmetrics agreement old.parquet new.parquet -k 10
     """
-    runs, top_k, persistence = options.pop("runs"), options.pop("top_k"), options.pop("persistence")
+    runs, top_k, persistence = options.pop("runs", []), options.pop("top_k"), options.pop("persistence")
     if len(runs) != 2:
         raise InputError(f"agreement needs two files of lists, got {' '.join(runs) or 'none'}")
     cutoffs = cutoffs_of(10 if top_k is None else top_k)
@@ -356,7 +356,7 @@ def run_metrics(options: Options, output: Output) -> None:
 
     torch-recmetrics metrics ndcg
     """
-    every, names = ordered_names(), options["names"]
+    every, names = ordered_names(), options.get("names")
     check_names(names or ())
     text = "\n\n".join(map(full_text, names)) if names else list_text(every)
     output.show(text, lambda: json_text([about_metric(name) for name in names or every]))
