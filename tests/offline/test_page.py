@@ -219,6 +219,15 @@ def test_a_metric_at_two_cutoffs_is_drawn_against_them() -> None:
     assert "<svg" not in Report({"ndcg@5": 0.2, "mrr@5": 0.4}, versions={}).to_html()
 
 
+@pytest.mark.parametrize(("n_metrics", "more"), [(12, False), (13, True), (14, True)])
+def test_a_page_says_where_it_has_not_all_pictures(n_metrics: int, more: bool) -> None:
+    stems = [f"metric_{number:02}" for number in range(n_metrics)]
+    values = {f"{stem}@{k}": 0.5 for stem in stems for k in (5, 10)}
+    page = Report(values, details={"slices": {name: {"new": 0.5} for name in stems}}).to_html()
+    assert page.count("<figure>") == 24
+    assert page.count("The first 12 are shown.") == 2 * more
+
+
 def test_a_whole_list_is_the_deepest() -> None:
     """A metric without a cutoff stands before those with one, or behind them."""
     for names in (("mrr", "mrr@10"), ("mrr@10", "mrr")):

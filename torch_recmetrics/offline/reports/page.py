@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,14 +75,19 @@ def page_of(
         "ROC": roc_pictures(details.get("roc", {}), f"true by false positives{among}"),
         "Compared": comparison_pictures(details.get("comparison", [])),
     }
+    # One more than are shown tells that there are more.
     sections = {
-        heading: [picture._replace(svg=markupsafe.Markup(picture.svg)) for picture in pictures_of]
+        heading: [
+            picture._replace(svg=markupsafe.Markup(picture.svg))
+            for picture in itertools.islice(pictures_of, MOST_PICTURES + 1)
+        ]
         for heading, pictures_of in found.items()
     }
     return str(
         environment.from_string(template).render(
             content,
             sections=sections,
+            most=MOST_PICTURES,
             compared=comparison_table(compared),
             column=column,
             definitions=definitions_of(content),
@@ -104,10 +110,10 @@ def cutoff_pictures(content: Mapping[str, Any]) -> Iterator[Picture]:
     values, intervals = content["values"], content["intervals"]
     defined = by_stem(name for name, value in values.items() if value is not None)
     stems = {stem: {int(k): name for k, name in own.items() if k < math.inf} for stem, own in defined.items()}
-    several = [(stem, own) for stem, own in stems.items() if len(own) > 1]
-    for stem, own in several[:MOST_PICTURES]:
+    for stem, own in stems.items():
         bars = {k: (values[name], *intervals.get(name, (None, None))) for k, name in own.items()}
-        yield Picture(stem, "", pictures.against_cutoff(stem, bars))
+        if len(bars) > 1:
+            yield Picture(stem, "", pictures.against_cutoff(stem, bars))
 
 
 def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
@@ -115,7 +121,7 @@ def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
     if users is None:
         return
     deepest = [own[max(own)] for own in by_stem(users).values()]
-    for name in deepest[:MOST_PICTURES]:
+    for name in deepest:
         weights = torch.ones_like(users[name]) if users.weights is None else users.weights
         counted = ~users[name].isnan() & (weights > 0)
         values, weights = users[name][counted], weights[counted]
@@ -132,7 +138,7 @@ def distribution_pictures(users: UserValues | None) -> Iterator[Picture]:
 
 def group_pictures(groups: Mapping[str, Mapping[str, Any]], note: str = "", of: str = " by group") -> Iterator[Picture]:
     """The values of slices, of each metric."""
-    for name, values in list(groups.items())[:MOST_PICTURES]:
+    for name, values in groups.items():
         rows = [(label, pictures.bar_of(value), "") for label, value in values.items()]
         rows = [row for row in rows if math.isfinite(row[1][0])]
         if rows:
@@ -147,7 +153,7 @@ def left_out(rows: Sequence[Any]) -> str:
 
 def roc_pictures(curves: Mapping[str, Mapping[str, Any]], axes: str) -> Iterator[Picture]:
     """A curve each."""
-    for name, curve in list(curves.items())[:MOST_PICTURES]:
+    for name, curve in curves.items():
         area = curve.get("auc")
         note = axes + ("" if area is None else f", area under the curve {Column.of([area]).text(area)}")
         yield Picture(name, note, pictures.roc(name, curve["fpr"], curve["tpr"]))
@@ -156,7 +162,7 @@ def roc_pictures(curves: Mapping[str, Mapping[str, Any]], axes: str) -> Iterator
 def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
     """The differences of each system from the baseline."""
     systems = dict.fromkeys(row["system"] for row in rows)
-    for system in list(systems)[:MOST_PICTURES]:
+    for system in systems:
         bars = [
             (row["metric"], pictures.bar_of([row["difference"], row["low"], row["high"]]), certainty(row))
             for row in rows
