@@ -277,9 +277,10 @@ def measured_by_workers(
 
     parts = parts_of(work, partitioned(work, tables, columns), count)
     total = added_up(parts, lambda found: added(collection, found))
-    total.counts = dict.fromkeys(("users", "rows", "rows_without_truth"), 0) | total.counts
+    total.counts = total.counts or dict.fromkeys(("users", "rows", "rows_without_truth"), 0)
     tables.refuse_nothing(total.counts)
     merge_states(collection, total.sums["states"])
+    total.counts |= {own: total.counts.pop(own) for own in (f"users/{name}" for name in total.sums["names"])}
     if keep_users:
         total.users = users_of_parts(parts, total.counts["users"], path, names["user"])
     return total
