@@ -108,6 +108,15 @@ def test_what_is_no_metric_of_the_package_has_no_range(tmp_path: Path) -> None:
     assert intervals["revenue"] == pytest.approx((5 - 1.96 * 0.5, 5 + 1.96 * 0.5), abs=1e-4)
 
 
+def test_what_is_no_mean_is_not_told_of_as_one(tmp_path: Path) -> None:
+    truth = pd.DataFrame({"user_id": range(6), "item_id": range(6)})
+    lists = truth.assign(score=1.0, item_id=[0, 1, 2, 0, 0, 0])
+    found = evaluate(lists, truth, ["mrr", "ndcg"], top_k=1, options={"mrr": {"aggregation": "min"}})
+    found.users.save(tmp_path / "users.parquet")
+    report = report_of_users(str(tmp_path / "users.parquet"), found.users, 0.95)
+    assert dict(report) == {"ndcg@1": 0.5}  # the mean of mrr@1 is 0.5 too, its value 0
+
+
 def test_values_of_weights_have_no_upper_end(tmp_path: Path) -> None:
     """Without normalisation a hit of an item that few see is worth more than 1."""
     chances = popularity_propensities(torch.tensor([100, 100, 1, 1, 1, 1]), gamma=1.0)

@@ -132,12 +132,17 @@ def refuse_other_than_means(argument: str, runs: Iterable[UserValues], metrics: 
     """ValueError for a metric whose value is another number of the values of users than the mean that is compared."""
     for run, metric in itertools.product(runs, metrics):
         definition = run.definitions.get(metric, "")
-        other = ", aggregation=" in definition and ", aggregation='mean'" not in definition
-        if other and metric_of(definition) is not None:
+        if is_other_than_mean(definition):
             raise ValueError(
                 f"{argument} are compared by the means over their users, and {metric} is another number of these, "
                 f"{definition}: make the metric without `aggregation`, or leave it out of the metrics"
             )
+
+
+def is_other_than_mean(definition: str) -> bool:
+    """Whether the metric of a definition is another number of the values of users than their mean."""
+    other = ", aggregation=" in definition and ", aggregation='mean'" not in definition
+    return other and metric_of(definition) is not None
 
 
 def refuse_summaries(argument: str, runs: Mapping[str, UserValues], metrics: Sequence[str]) -> None:

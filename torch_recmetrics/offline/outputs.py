@@ -5,26 +5,26 @@ from __future__ import annotations
 import ast
 import contextlib
 import itertools
+import math
 import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import torch
 
 from torch_recmetrics.compare.agreement import metric_named
 from torch_recmetrics.compare.comparison import Comparison
-from torch_recmetrics.compare.pairing import metric_of
+from torch_recmetrics.compare.pairing import is_other_than_mean, metric_of
 from torch_recmetrics.core.tensors.moments import moments
 from torch_recmetrics.metrics.diversity import ILS
 from torch_recmetrics.offline.inputs.sources import InputError, digest
 from torch_recmetrics.offline.item_to_item import OF_USERS
 from torch_recmetrics.offline.reports.report import Input, Report
-from torch_recmetrics.state.intervals import Method, spread_of
+from torch_recmetrics.state.intervals import Method, Spread, spread_of
 from torch_recmetrics.users.extras import whole_file
 from torch_recmetrics.users.user_values import UserValues
 
@@ -32,23 +32,25 @@ Files = Mapping[str, Callable[[Path], object]]  # the name of each, and what wri
 
 
 def report_of_users(path: str, users: UserValues, level: float) -> Report:
-    """What a file of values of users says of all of them: means, with the intervals that their metrics have."""
-    values, intervals = {}, {}
+    """What a file of values of users says of all of them: means, with the intervals that their metrics have.
+
+    A metric that is another number of the values than their mean is left out.
+    """
+    values, intervals, spreads = {}, {}, dict[str, Spread]()
+    definitions = {name: line for name, line in users.definitions.items() if not is_other_than_mean(line)}
     weights = torch.ones(len(users), dtype=torch.float64) if users.weights is None else users.weights
-    for name in users:
+    for name in definitions:
         weight = weights.masked_fill(users[name].isnan(), 0)
         sums = moments((users[name].nan_to_num() * weight).unsqueeze(1), weight.unsqueeze(1))[:, 0]
-        bounds, usual = range_of(users.definitions[name])
-        low, high = spread_of(sums).interval(level, None, bounds, usual)
-        values[name], intervals[name] = users.mean(name), (float(low), float(high))
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    for name, (value, error) in users.summaries.items():
-        bounds, _ = range_of(users.definitions.get(name, name))
-        ends = torch.tensor([value - z * error, value + z * error], dtype=torch.float64)
-        low, high = ends if bounds == (None, None) else ends.clamp(*bounds)
-        values[name], intervals[name] = value, (float(low), float(high))
+        spreads[name] = spread_of(sums)
+    for name, summary in users.summaries.items():  # of how many users nobody knows: the normal quantile
+        spreads[name] = Spread(*torch.tensor([*summary, math.inf], dtype=torch.float64))
+    for name, spread in spreads.items():
+        bounds, usual = range_of(users.definitions.get(name, name))
+        low, high = spread.interval(level, None, bounds, usual)
+        values[name], intervals[name] = float(spread.value), (float(low), float(high))
     inputs = [Input("values of users", path, len(users), digest(Path(path)))]
-    return Report(values, intervals, definitions=users.definitions, inputs=inputs, level=level)
+    return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)
 
 
 OPTION = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,)]*)""")  # of a definition
