@@ -144,5 +144,5 @@ def test_sql_is_written_in_the_dialect_of_spark(sql: str, expected: str) -> None
 
 
 def test_types_of_spark_have_the_names_of_duckdb() -> None:
-    known = {"bigint": "BIGINT", "decimal(20,0)": "DECIMAL(20,0)", "array<int>": "VARCHAR[]"}
+    known = {"bigint": "BIGINT", "decimal(20,0)": "DECIMAL(20,0)", "array<int>": "ARRAY<INT>"}
     assert {kind: type_in_duckdb(kind) for kind in known} == known

@@ -336,9 +336,8 @@ def run_overlap(options: Options, output: Output) -> None:
         raise InputError(f"`output` must be a Parquet file, {target!r} is {'a folder' if target else 'none'}")
     if target is not None and SUFFIXES.get(Path(target).suffix.lower(), "parquet") != "parquet":
         raise InputError(f"`output` must be a Parquet file, got {target!r}: let its name end in .parquet")
-    drop = options.pop("drop")
-    if drop is None:
-        drop = target is not None
+    given = options.pop("drop")
+    drop = target is not None if given is None else given
     if target is not None and not drop:
         raise InputError("`output` is the test data without what is dropped: name it with `drop`, got nothing to drop")
     with engine_of(options) as read:

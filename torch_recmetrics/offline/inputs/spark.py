@@ -141,8 +141,6 @@ def refuse_folder(session: Any, path: str) -> None:
 
 def type_in_duckdb(kind: str) -> str:
     """What DuckDB calls a type of Spark."""
-    if kind.startswith("array"):
-        return "VARCHAR[]"
     return TYPES.get(kind, "VARCHAR" if kind.startswith(("varchar", "char")) else kind.upper())
 
 
@@ -367,8 +365,8 @@ def rows_of_part(batches: Iterator[Any], work: Callable[[Any], Part]) -> Iterato
 def payload_row(number: int, kind: str, payload: bytes) -> Any:
     """A table of one row of :data:`SCHEMA`."""
     pyarrow = needed("pyarrow", "Spark's frames")
-    contents = pyarrow.array([payload], pyarrow.binary())
-    return pyarrow.table({"part": pyarrow.array([number], pyarrow.int64()), "kind": [kind], "payload": contents})
+    kinds = pyarrow.schema({"part": pyarrow.int64(), "kind": pyarrow.string(), "payload": pyarrow.binary()})
+    return pyarrow.table([[number], [kind], [payload]], schema=kinds)
 
 
 def in_words_of_spark(text: str) -> str:

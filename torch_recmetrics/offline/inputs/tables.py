@@ -209,9 +209,8 @@ class Tables:
         """
         work = self.workspace
         having = [source for source, _ in self.sources_with("item") if source is not self.seen]
-        counts = self.groups is not None or self.propensities is not None
-        counts |= counts_training and self.train is not None
-        if self.items is None and self.item_ids.kind == "BIGINT" and not counts:
+        of_met_items = self.groups or self.propensities or (counts_training and self.train)
+        if self.items is None and self.item_ids.kind == "BIGINT" and not of_met_items:
             lowest = [work.one(f"SELECT min({self.item_ids.of(source)}) FROM {source.sql}")[0] for source in having]
             if all(low is None or low >= 0 for low in lowest):
                 return
