@@ -37,7 +37,7 @@ from torch_recmetrics.offline import InputError, Overlap, Report, evaluate, item
 from torch_recmetrics.offline.commands import main
 from torch_recmetrics.offline.inputs.parts import Part
 from torch_recmetrics.offline.inputs.sources import SUFFIXES
-from torch_recmetrics.offline.inputs.spark import FAN_IN, read_by_spark
+from torch_recmetrics.offline.inputs.spark import FAN_IN, read_by_spark, refuse_folder
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280), pytest.mark.filterwarnings("ignore")]
 MISSING = [name for name, there in (("java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]
@@ -504,6 +504,30 @@ def test_a_user_may_have_most_of_the_rows(spark: Any) -> None:
     )
     log = pa.concat_tables([log.select(names), more])
     same(item_to_item(in_spark(spark, similar), in_spark(spark, log)), item_to_item(similar, log))
+
+
+class Remote:
+    """A session of Spark Connect, of no folder: what `load` gives looks when it is asked for its schema."""
+
+    @property
+    def read(self) -> Remote:
+        return self
+
+    def format(self, _: str) -> Remote:
+        return self
+
+    def load(self, _: list[str]) -> Remote:
+        return self
+
+    @property
+    def schema(self) -> None:
+        from pyspark.errors import AnalysisException
+
+        raise AnalysisException("[PATH_NOT_FOUND]")
+
+
+def test_a_folder_of_users_is_looked_for_by_spark_connect() -> None:
+    refuse_folder(Remote(), "users")  # it is not there
 
 
 def test_workers_write_the_values_of_the_users(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,8 @@ def refuse_folder(session: Any, path: str) -> None:
         spark_errors(f"`users` must be a folder that Spark can write, got {path!r}"),
         suppress(needed("pyspark.errors", "Spark's frames").AnalysisException),  # it is not there
     ):
-        session.read.format("binaryFile").load([path, path])  # for one path Spark would log a warning of streams
+        # Spark Connect looks when it is asked for the schema. For one path Spark would log a warning of streams.
+        session.read.format("binaryFile").load([path, path]).schema  # noqa: B018
         raise InputError(f"`users` must be a folder that is not there yet, got {path!r}")
 
 
