@@ -339,11 +339,6 @@ def make_integers(work: Any, place: str, table: str) -> None:
         work.run(f"ALTER TABLE {table} ALTER {column} TYPE BIGINT USING {number}")
 
 
-def parquet_select(work: Any, role: str, path: Path) -> str:  # noqa: ARG001
-    """SELECT of a Parquet file."""
-    return f"SELECT * FROM {parquet_sql([path])}"
-
-
 def arrow_select(work: Any, role: str, path: Path) -> str:
     """SELECT of an Arrow IPC file, mapped into memory."""
     feather, pyarrow = needed("pyarrow.feather", "Reading Arrow files"), needed("pyarrow", "Reading Arrow files")
@@ -422,7 +417,7 @@ def trec_select(work: Any, role: str, path: Path) -> str:
 
 # By the format: (work, role, path) -> DuckDB's SELECT of a file.
 SELECTS = {
-    "parquet": parquet_select,
+    "parquet": lambda _work, _role, path: f"SELECT * FROM {parquet_sql([path])}",
     "arrow": arrow_select,
     "csv": csv_select,
     "json": json_select,

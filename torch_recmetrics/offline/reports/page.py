@@ -161,8 +161,7 @@ def roc_pictures(curves: Mapping[str, Mapping[str, Any]], axes: str) -> Iterator
 
 def comparison_pictures(rows: list[Mapping[str, Any]]) -> Iterator[Picture]:
     """The differences of each system from the baseline."""
-    systems = dict.fromkeys(row["system"] for row in rows)
-    for system in systems:
+    for system in dict.fromkeys(row["system"] for row in rows):
         bars = [
             (row["metric"], pictures.bar_of([row["difference"], row["low"], row["high"]]), certainty(row))
             for row in rows
