@@ -115,6 +115,9 @@ def test_the_worst_is_the_highest_where_lower_is_better_and_the_farthest_from_th
     with pytest.raises(ValueError, match="neutral@2 has no worst slice"):
         neutral.worst()
     assert hits(slice_ids=torch.full((4,), -1)).worst().name == ""
+    endless = Sliced(HitRate(1, aggregation=lambda values: values.new_tensor(math.inf)), 2)  # the best, and the worst
+    endless.update(item_ids=LISTS, target_ids=TARGET, slice_ids=torch.ones(4, dtype=torch.int64))
+    assert endless.worst() == ("1", torch.tensor(math.inf))
     assert hits(slice_ids=torch.full((4,), -1)).gap().isnan()
 
 

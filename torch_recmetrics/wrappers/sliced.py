@@ -106,6 +106,7 @@ class Sliced(Wrapper):
         slices = self.__dict__.pop("slices")
         of_items = isinstance(slices, ItemSlices)
         self.item_slices: Tensor | None = slices.slice_ids if of_items else None
+        self.item_words = {"item_slices": text_fingerprint(repr(slices.slice_ids.tolist())).hex()} if of_items else {}
         names = slices.names if of_items else range(slices) if isinstance(slices, int) else slices
         self.names = tuple(map(str, names))  # NumPy's texts are written otherwise
         self.slices = self.names if len(self.names) <= SHOWN_NAMES else f"{len(self.names)} slices"
@@ -130,10 +131,7 @@ class Sliced(Wrapper):
     def config(self) -> dict[str, Any]:
         is_shown = len(self.names) <= SHOWN_NAMES
         names = self.names if is_shown else f"{self.slices} {text_fingerprint(repr(self.names)).hex()}"
-        items = (
-            {} if self.item_slices is None else {"item_slices": text_fingerprint(repr(self.item_slices.tolist())).hex()}
-        )
-        return {**super().config(), "slices": names, **items}
+        return {**super().config(), "slices": names, **self.item_words}
 
     @functools.cached_property
     def slice_evaluator(self) -> Evaluator:
@@ -284,7 +282,7 @@ class Sliced(Wrapper):
 
     def _worst(self, values: Tensor, member: Any) -> SliceValue:
         values = values[:-1]
-        place = int(torch.where(values.isnan(), float("-inf"), badness(member, values)).argmax())
+        place = int(badness(member, values).nan_to_num(float("-inf")).argmax())  # -inf is a value, the least of these
         value = values[place].clone()
         return SliceValue("" if value.isnan() else self.names[place], value)  # nan: no slice has a value
 
