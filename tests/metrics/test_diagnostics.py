@@ -58,6 +58,10 @@ def test_collapse_is_counted_and_warned_of_once():
     flat.update(preds[0], target[0], torch.zeros(4, dtype=torch.int64))
     with pytest.warns(UserWarning, match="collapsed"):
         flat.compute()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        flat(preds[0], target[0], torch.ones(4, dtype=torch.int64))  # the value of a batch is no reason to say it again
+        flat.compute()
     worst = CollapseRate(3, aggregation="max")  # the value of one user, no share of them
     worst.update(preds, target)
     with warnings.catch_warnings():

@@ -146,6 +146,7 @@ class RecMetric(Configured, Metric):
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
     slot_table: ClassVar[type[Any] | None] = None  # the SlotTable that remembers it in metrics around metrics
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
+    _warned_before: frozenset[str] = frozenset()  # what of that is kept by the reset within :meth:`forward`
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
     _grown: Mapping[str, int] = MappingProxyType({})  # how many numbers of a state older checkpoints lack
     _waiting: Any = None  # what users wait in, see :meth:`defer_states`
@@ -504,11 +505,13 @@ class RecMetric(Configured, Metric):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Update, and return the value of this batch alone."""
         before = self.candidates_seen  # a batch is evaluated after a reset
+        self.__dict__["_warned_before"] = self._warned
         try:
             with all_or_nothing([self]):
                 return super().forward(*args, **kwargs)
         finally:
             self.candidates_seen = self.candidates_seen | before
+            del self._warned_before
 
     @contextmanager
     def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Generator[None, None, None]:
@@ -544,7 +547,7 @@ class RecMetric(Configured, Metric):
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
         # a list that others may hold is not emptied.
         start = {"_computed": None, "_forward_cache": None, "_cache": None, "_update_count": 0, "_is_synced": False}
-        self.__dict__.update(self.empty_states(), **start, _warned=frozenset())
+        self.__dict__.update(self.empty_states(), **start, _warned=self._warned_before)
         if self.candidates_seen:
             self.candidates_seen = frozenset()
         self._invalidate()
