@@ -186,7 +186,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         for options in ({"ignore_index": -100}, {"min_relevance": 1}):
             with pytest.raises(TypeError, match=f"`{name}` must be {step}"):
                 NDCG(3, **options).update(preds, **{name: tensor})
-    for wrong in (0.5, "a", True):
+    for wrong in (0.5, "a", True, 1 << 63, -1 - (1 << 63)):
         for make in (lambda **o: NDCG(3, **o), lambda **o: Coverage(3, **o), lambda **o: rank(preds, target, **o)):
             with pytest.raises(ValueError, match="`ignore_index` must be an integer"):
                 make(ignore_index=wrong)

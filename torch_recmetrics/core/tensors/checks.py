@@ -123,7 +123,9 @@ check_above_zero = number_check("a finite number above 0", above=0, below=math.i
 check_max_relevance = number_check(
     f"a number from 1 to {LARGEST_EXPONENTIAL_RELEVANCE}", least=1, most=LARGEST_EXPONENTIAL_RELEVANCE
 )
-check_ignore_index = number_check("an integer, or None for no label that is ignored", int, optional=True)
+check_ignore_index = number_check(
+    "an integer of 64 bits, or None for no label that is ignored", int, least=-1 << 63, below=1 << 63, optional=True
+)
 check_min_relevance = number_check(
     "a finite number > 0, or None for whatever is above 0", above=0, below=math.inf, optional=True
 )
