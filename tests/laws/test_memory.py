@@ -15,7 +15,20 @@ from fixtures.refusals import remembered
 from fixtures.variants import CLICKED, DEFAULTS, LISTED, OF_ROWS, RANKED, STATES, VARIANTS, K, Variant, ways
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from torch_recmetrics import ILS, AveragePrecision, BinaryAUC, GroupAUC, LogLoss, NormalizedEntropy, rank
+from torch_recmetrics import (
+    ILS,
+    MRR,
+    NDCG,
+    AveragePrecision,
+    BinaryAUC,
+    GroupAUC,
+    LogLoss,
+    NormalizedEntropy,
+    RecMetricCollection,
+    Sliced,
+    UserBootstrap,
+    rank,
+)
 
 AGAIN = [lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
 each = pytest.mark.parametrize(("variant", "history"), ways(STATES, "histories"))
@@ -137,6 +150,25 @@ def test_copies_go_on_alone(variant: Variant, updates: list[Update]) -> None:
         other.update(**updates[3])
         assert float(metric.compute()) == one
         assert float(other.compute()) == two
+
+
+class Group:
+    """Of processes: torch's own cannot be copied either."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("cannot pickle a group")
+
+
+def test_copies_exchange_with_the_same_processes() -> None:
+    group: Any = Group()
+    metric, other = NDCG(3, process_group=group), MRR(process_group=group)
+    for again in AGAIN[:2]:
+        copied = again(metric)
+        copied.update(torch.rand(2, 4), torch.eye(2, 4))
+        assert copied.process_group is group and copied.update_called and not metric.update_called
+        assert all(member.process_group is group for member in again(RecMetricCollection([metric, other])).values())
+    for inside in (metric, UserBootstrap(metric), RecMetricCollection([metric, other])):
+        assert Sliced(inside, 2).process_group is group
 
 
 @each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import sys
@@ -693,6 +694,13 @@ class RecMetric(Configured, Metric):
             for name, value in super().__getstate__().items()
             if name != "fused" and not isinstance(getattr(type(self), name, None), functools.cached_property)
         }
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RecMetric:
+        """A copy exchanges with the same processes, whose group nobody can copy."""
+        memo[id(self.process_group)] = self.process_group
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return copied
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
