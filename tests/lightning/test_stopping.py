@@ -200,6 +200,27 @@ def test_a_resumed_training_stops_where_an_unbroken_one_does(tmp_path: Path) -> 
     assert again.best_users is None and again.wait_count == 2
 
 
+class Breaks(Model):
+    """Stops in the middle of the validation of epoch 1."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        if (self.current_epoch, batch_idx) == (1, 1):
+            raise RuntimeError("stop here")
+        return super().validation_step(batch, batch_idx)
+
+
+def test_who_goes_on_in_the_middle_of_a_validation_is_warned(tmp_path: Path) -> None:
+    """Lightning gives the rest of the validation as many batches as are left, but the first ones."""
+    keep = pl.callbacks.OnExceptionCheckpoint(tmp_path, "broken")
+    with pytest.raises(RuntimeError, match="stop here"):
+        trained(quiet_metrics(), keep, model=Breaks(), enable_checkpointing=True)
+    metrics = quiet_metrics()
+    with pytest.warns(UserWarning, match="in the middle of a validation") as told:
+        trained(metrics, max_epochs=3, checkpoint=tmp_path / "broken.ckpt")
+    assert sum("in the middle" in str(one.message) for one in told) == 1
+    assert float(metrics.values["val_ndcg@3"]) == pytest.approx(float(ndcg(2).mean()))
+
+
 @pytest.mark.parametrize(
     ("model", "callbacks", "says"),
     [

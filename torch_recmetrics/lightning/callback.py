@@ -227,8 +227,7 @@ class RankingMetrics(Callback):
 
     def users_of(self, name: str) -> UserValues | None:
         """The values of users of the last validation, of the loader that the name says."""
-        number = without_loader(name)[1]
-        return self.users[number] if number < len(self.users) else None
+        return dict(enumerate(self.users)).get(without_loader(name)[1])
 
     # -- hooks, of validation and test alike --------------------------------------------------------------------------
     # ruff: noqa: ARG002 (Lightning decides what a hook is given)
@@ -239,6 +238,11 @@ class RankingMetrics(Callback):
         for metrics in self._collections:
             metrics.prefix = self._now(trainer)[1]
         self.values, self.errors, self.users = {}, {}, []
+        if evaluation_loop(trainer).batch_progress.current.ready:
+            warn(
+                "the checkpoint was written in the middle of a validation, and Lightning goes on with a part of the "
+                "batches alone: the values of this validation are not those of all users"
+            )
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
