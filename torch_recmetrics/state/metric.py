@@ -657,29 +657,26 @@ class RecMetric(Configured, Metric):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         self.evaluate_waiting()
         candidates = state_dict.pop(prefix + self.state_name("candidates"), None)
-        error_msgs: list[str] = others[-1]
         # Our states, told by the two underscores, that are not those of this metric.
         stems = tuple(prefix + name[: -len(self.signature)] for name in self._defaults)
         foreign = [key for key in state_dict if key.startswith(stems) and key[len(prefix) :] not in self._defaults]
-        if foreign:
-            error_msgs.append(
-                f"the checkpoint holds the state of a metric with other options ({foreign[0]}), but "
-                f"{prefix.rstrip('.') or 'this metric'} is {self.name}: {self.definition()}"
-            )
-            for key in foreign:
-                state_dict.pop(key)
         found = {name: state_dict[prefix + name] for name in self._defaults if prefix + name in state_dict}
         missing = [name.partition("__")[0] for name in self._defaults if found and name not in found]
         try:
+            if foreign:
+                raise ValueError(
+                    f"the checkpoint holds the state of a metric with other options ({foreign[0]}), but this is "
+                    f"{self.name}: {self.definition()}"
+                )
             if missing:
                 raise ValueError(
                     f"the checkpoint holds `{self.name}` without its `{missing[0]}`: it is of another version"
                 )
             state_dict.update((prefix + name, value) for name, value in self._checked_states(found).items())
         except ValueError as error:
-            error_msgs.append(f"{prefix.rstrip('.') or 'this metric'}: {error}")
-            for name in found:
-                state_dict.pop(prefix + name)
+            others[-1].append(f"{prefix.rstrip('.') or 'this metric'}: {error}")
+            for key in (*foreign, *(prefix + name for name in found)):
+                state_dict.pop(key)
             found = {}
         super()._load_from_state_dict(state_dict, prefix, *others)
         if found:
