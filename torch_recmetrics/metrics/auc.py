@@ -270,5 +270,4 @@ def read_scores(
 ) -> ScoredLabels:
     """The rows of a function's arguments."""
     clicks = read_clicks(preds, target, weights=weights, ignore_index=ignore_index, validate_args=validate_args)
-    rows = Rows(clicks.keys(), clicks.labels, clicks.weights)
-    return ScoredLabels.of([rows], None, {}, preds.device)
+    return ScoredLabels.of([Rows(clicks.keys(), clicks.labels, clicks.weights)], None, {}, preds.device)

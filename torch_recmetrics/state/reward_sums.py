@@ -184,8 +184,7 @@ class RewardSums(RowMetric):
 
     def value(self, sums: Tensor) -> Tensor:
         """The value from (5, ...) sums."""
-        ratios = [sums[columns].sum(0) / sums[by] for columns, by in self.parts()]
-        return torch.stack(ratios).sum(0)
+        return torch.stack([sums[columns].sum(0) / sums[by] for columns, by in self.parts()]).sum(0)
 
     def direction(self, sums: Tensor) -> Tensor:
         """(..., 5): how the value changes with each of the (..., 5) sums."""

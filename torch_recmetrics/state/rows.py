@@ -112,8 +112,10 @@ class KeptRows:
     def pieces(self) -> list[dict[str, Tensor]]:
         """What each update left, by stem, without the columns that are missing."""
         of_updates = zip(*map(self.state, self.stems), strict=True)
-        columns = [zip(self.stems, parts, strict=True) for parts in of_updates]
-        return [{stem: part.to(self.device) for stem, part in one if part.shape[0]} for one in columns]
+        return [
+            {stem: part.to(self.device) for stem, part in zip(self.stems, parts, strict=True) if part.shape[0]}
+            for parts in of_updates
+        ]
 
     def counted_pieces(self, ranks: Ranks = HERE, *, unnamed_only: bool = False) -> Iterator[dict[str, Tensor]]:
         """The pieces, without rows whose sample id came before.
@@ -244,8 +246,7 @@ class RowMetric(KeptRows, RecMetric):
     @property
     def reading(self) -> dict[str, Any]:
         """The options by which rows are read."""
-        options = "probabilities", "ignore_index", "validate_args"
-        return {name: getattr(self, name) for name in options}
+        return {name: getattr(self, name) for name in ("probabilities", "ignore_index", "validate_args")}
 
     def rows_of_update(self, given: dict[str, Any]) -> tuple[Clicks, Tensor | None, Tensor | None, tuple[int, ...]]:
         """The rows of an update; the row of `preds` that each came from; their groups; the shape of those rows.

@@ -255,8 +255,7 @@ class Sliced(Wrapper):
         A 0-dim float64, or what :class:`~torch_recmetrics.UserBootstrap` has of them; of a collection by the name of
         the metric. All ranks must read it.
         """
-        values = self.read(self.values_by_slot).items()
-        last = {name: of_all for name, (*_, of_all) in values}
+        last = {name: of_all for name, (*_, of_all) in self.read(self.values_by_slot).items()}
         return self.by_value({name: one if isinstance(one, dict) else one.clone() for name, one in last.items()})
 
     def _values(self) -> dict[str, tuple[Tensor, Any]]:
@@ -376,8 +375,7 @@ def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) 
     steps = getattr(layout, "steps", None)
     if steps is None:
         return read_slices(slice_ids, (layout.like.shape[0],))
-    lead = next(given[name] for name in LEADS if name in given)
-    shape = tuple(lead.shape[:2])
+    shape = tuple(next(given[name] for name in LEADS if name in given).shape[:2])
     n_dims = slice_ids.ndim - 1 if slice_ids.dtype == torch.bool else slice_ids.ndim
     if n_dims not in (1, 2) or tuple(slice_ids.shape[:n_dims]) != shape[:n_dims]:
         raise ValueError(

@@ -124,8 +124,7 @@ class ItemCounts(ListCounter, KeptRows):
 
     def _total(self, ranks: Ranks = HERE) -> Tensor:
         """The counts of all lists here; one with a sample id counts once, here or in all ranks."""
-        named = [piece["named_lists"] for piece in self.counted_pieces(ranks)]
-        batches = [*self.state("lists"), *named]
+        batches = [*self.state("lists"), *(piece["named_lists"] for piece in self.counted_pieces(ranks))]
         total: Tensor = self.state("counts") + self._counted(batches) if batches else self.state("counts")
         return total
 

@@ -173,8 +173,7 @@ def kept_users(metrics: Sequence[UserMeasure], ranks: Ranks) -> tuple[list[tuple
     header.append(float(sum(len(metric.state("values")) for metric in metrics if metric.keeps_values)))
     header.append(float(sum(metric.state("sums")[0, COUNT] > 0 for metric in metrics if not metric.keeps_values)))
     things = ["values of users", *(metric.exchanged for metric in metrics)]
-    like = metrics[0].state("sums")
-    here = like.new_tensor(header)
+    here = metrics[0].state("sums").new_tensor(header)
     *waits, n_unnamed, n_lost = (sum_alike(things, here, ranks.group) if ranks.several else here).tolist()
     if n_unnamed:
         for position, metric in enumerate(metrics):
