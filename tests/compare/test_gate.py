@@ -327,6 +327,16 @@ def test_a_bound_that_no_user_can_reach_has_failed() -> None:
     assert Gate(not_less={"a": 3.0}).decide(hits, hits).outcome == "undecided"  # nobody knows what it may be
 
 
+def test_the_bounds_are_those_of_the_options() -> None:
+    """Nobody is above 1 in most metrics; weighed by propensities alone, or in a count, one may be."""
+    for metric, text in (
+        ("recall@10", "Recall(top_k=10, propensities='1f', self_normalized=False)"),
+        ("category_diversity@10", "CategoryDiversity(top_k=10, kind='count')"),
+    ):
+        seen = run({metric: [0.0, 1.0, 0.0, 0.0]}, definitions={metric: text})
+        assert Gate(not_less={metric: 3.0}).decide(seen, seen).outcome == "undecided"
+
+
 def test_one_may_fall_below_0_where_the_metric_does() -> None:
     """Were one of 30 users at -1, the mean of the others would not be enough; that nobody is says little."""
     seen = run({"kendall_tau@10": np.full(30, 0.6), "a": np.full(30, 0.6)})

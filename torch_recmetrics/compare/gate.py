@@ -15,9 +15,12 @@ from torch_recmetrics.compare.pairing import (
     CommonUsers,
     OnMissing,
     Run,
+    definitions_of,
     metric_names,
+    metric_of,
     metrics_of,
     names_of,
+    range_of,
     read_run,
     refuse_other_than_means,
     users_of_runs,
@@ -321,9 +324,9 @@ class Gate:
 
 def ends_of(metric: str, runs: Iterable[UserValues]) -> Ends:
     """The least and the largest value of a metric of the package, 0 where there is no bound; None for others."""
-    kinds = metrics_of(metric, runs)
-    least = min((kind.plot_lower_bound or 0.0 for kind in kinds), default=0.0)
-    return least, max((kind.plot_upper_bound or 0.0 for kind in kinds), default=None)
+    ranges = [range_of(text)[0] for text in definitions_of(metric, runs) if metric_of(text) is not None]
+    least = min((low or 0.0 for low, _ in ranges), default=0.0)
+    return least, max((0.0 if high in (None, math.inf) else high for _, high in ranges), default=None)
 
 
 def numbers_of(name: str, given: Any, example: str, check_number: Callable[[str, Any], None]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import itertools
 import os
 import re
@@ -15,14 +17,18 @@ from torch import Tensor
 
 from torch_recmetrics.compare.statistics import Array, summed_up
 from torch_recmetrics.core.tensors import checks as check
+from torch_recmetrics.metrics.diversity import ILS
+from torch_recmetrics.state.intervals import Method
 from torch_recmetrics.state.registry import METRICS
 from torch_recmetrics.users.user_values import NUMBERING, UserValues, checked_summary
 
 OnMissing = Literal["error", "intersect"]
 Run = UserValues | dict[str, tuple[float, float]]  # values of users, or logged means with their standard errors
 SHOWN_IDS = 5
+OF_USERS = "mean over users of: "  # how the definition of a mean over users, of values of events, begins
 # A name of a metric of the package, such as val_gini@10/cold. Other words in front may turn it around: neg_log_loss.
 NAME = re.compile(r"(?:(?:train|val|valid|validation|test)[_/])?(?P<stem>\w+?)(?:@\d+)?(?:/.*)?")
+OPTION = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,)]*)""")  # of a definition
 LONG_DIGEST = re.compile(r"(?<=:[0-9a-f]{12})[0-9a-f]+")
 
 
@@ -76,10 +82,42 @@ def metric_of(text: str) -> type[Any] | None:
     return found
 
 
+def definitions_of(name: str, runs: Iterable[UserValues]) -> list[str]:
+    """The definitions of a metric in the runs that have it, else its name."""
+    return [run.definitions[name] for run in runs if name in run] or [name]
+
+
 def metrics_of(name: str, runs: Iterable[UserValues]) -> list[type[Any]]:
-    """The metrics of the package that a name is of: by the definitions of the runs that have it, else by itself."""
-    definitions = [run.definitions[name] for run in runs if name in run]
-    return [found for text in definitions or [name] if (found := metric_of(text)) is not None]
+    """The metrics of the package that a name is of."""
+    return [found for text in definitions_of(name, runs) if (found := metric_of(text)) is not None]
+
+
+def range_of(definition: str) -> tuple[tuple[float | None, float | None], Method]:
+    """The least and the largest value of a metric, None where nobody knows, and its usual interval.
+
+    A name in the place of a definition is that of the metric, and says nothing of its options.
+    """
+    if definition.startswith(OF_USERS):
+        return (0, 1), "t"
+    metric = metric_of(definition)
+    if metric is None or (issubclass(metric, ILS) and "(" not in definition):
+        return (None, None), "t"
+    if "(" not in definition:
+        return (metric.plot_lower_bound, metric.plot_upper_bound), metric.interval_method
+    return getattr(defined(metric, definition), "value_range", (None, None)), metric.interval_method
+
+
+def defined(metric: Any, definition: str) -> Any:
+    """A metric with the options of a definition, without states and data, which say no more of its range."""
+    own = metric.__new__(metric)
+    vars(own)["table"] = None
+    for name, text in OPTION.findall(definition):
+        vars(own)[name] = text
+        with contextlib.suppress(ValueError, SyntaxError):  # the name of a function
+            vars(own)[name] = ast.literal_eval(text)
+    if inside := vars(own).get("metric"):  # whose range may be its own
+        vars(own)["metric"] = (found := metric_of(inside)) and defined(found, inside)
+    return own
 
 
 def summary_of(name: str, run: Run, metric: str) -> tuple[float, float]:

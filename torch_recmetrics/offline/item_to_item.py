@@ -11,6 +11,7 @@ from uuid import UUID
 import torch
 from torch import Tensor
 
+from torch_recmetrics.compare.pairing import OF_USERS
 from torch_recmetrics.core.ranking.full_lists import Entries
 from torch_recmetrics.core.ranking.ranking import Ranking
 from torch_recmetrics.core.ranking.ties import TIES
@@ -58,7 +59,6 @@ MEANING = {
     "ndcg": "mean over events of NDCG({gain} gain)",
     "hit_rate": "share of the events with an item found",
 }
-OF_USERS = "mean over users of: "  # how the definition of a mean over users begins
 # Time and memory grow with the square of both: larger numbers are taken for a typo.
 check_horizon = check.number_check("an integer from 1 to 1,000", int, least=1, most=1_000)
 check_cutoff = check.number_check("an integer from 1 to 65,536", int, least=1, most=1 << 16)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import itertools
 import math
 import os
@@ -18,13 +16,11 @@ import torch
 
 from torch_recmetrics.compare.agreement import metric_named
 from torch_recmetrics.compare.comparison import Comparison
-from torch_recmetrics.compare.pairing import is_other_than_mean, metric_of
+from torch_recmetrics.compare.pairing import is_other_than_mean, range_of
 from torch_recmetrics.core.tensors.moments import moments
-from torch_recmetrics.metrics.diversity import ILS
 from torch_recmetrics.offline.inputs.sources import InputError, digest
-from torch_recmetrics.offline.item_to_item import OF_USERS
 from torch_recmetrics.offline.reports.report import Input, Report
-from torch_recmetrics.state.intervals import Method, Spread, spread_of
+from torch_recmetrics.state.intervals import Spread, spread_of
 from torch_recmetrics.users.extras import whole_file
 from torch_recmetrics.users.user_values import UserValues
 
@@ -51,37 +47,6 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
         values[name], intervals[name] = float(spread.value), (float(low), float(high))
     inputs = [Input("values of users", path, len(users), digest(Path(path)))]
     return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)
-
-
-OPTION = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,)]*)""")  # of a definition
-
-
-def range_of(definition: str) -> tuple[tuple[float | None, float | None], Method]:
-    """The least and the largest value of a metric, None where nobody knows, and its usual interval.
-
-    A name in the place of a definition is that of the metric, and says nothing of its options.
-    """
-    if definition.startswith(OF_USERS):
-        return (0, 1), "t"
-    metric = metric_of(definition)
-    if metric is None or (issubclass(metric, ILS) and "(" not in definition):
-        return (None, None), "t"
-    if "(" not in definition:
-        return (metric.plot_lower_bound, metric.plot_upper_bound), metric.interval_method
-    return getattr(defined(metric, definition), "value_range", (None, None)), metric.interval_method
-
-
-def defined(metric: Any, definition: str) -> Any:
-    """A metric with the options of a definition, without states and data, which say no more of its range."""
-    own = metric.__new__(metric)
-    vars(own)["table"] = None
-    for name, text in OPTION.findall(definition):
-        vars(own)[name] = text
-        with contextlib.suppress(ValueError, SyntaxError):  # the name of a function
-            vars(own)[name] = ast.literal_eval(text)
-    if inside := vars(own).get("metric"):  # whose range may be its own
-        vars(own)["metric"] = (found := metric_of(inside)) and defined(found, inside)
-    return own
 
 
 def folder_of(options: dict[str, Any]) -> str | None:
