@@ -337,6 +337,11 @@ def test_the_bounds_are_those_of_the_options() -> None:
         assert Gate(not_less={metric: 3.0}).decide(seen, seen).outcome == "undecided"
 
 
+def test_without_a_definition_the_bounds_are_the_usual_ones() -> None:
+    old, new = (run({"intra_list_diversity@10": np.full(60, value)}) for value in (0.2005, 0.2105))
+    assert Gate(not_worse={"intra_list_diversity@10": 0.05}).decide(new, old).outcome == "undecided"
+
+
 def test_one_may_fall_below_0_where_the_metric_does() -> None:
     """Were one of 30 users at -1, the mean of the others would not be enough; that nobody is says little."""
     seen = run({"kendall_tau@10": np.full(30, 0.6), "a": np.full(30, 0.6)})

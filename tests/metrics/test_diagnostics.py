@@ -60,7 +60,19 @@ def test_collapse_is_counted_and_warned_of_once():
         flat.compute()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        flat(preds[0], target[0], torch.ones(4, dtype=torch.int64))  # the value of a batch is no reason to say it again
+        flat.compute()
+    batch = preds[0], target[0], torch.zeros(4, dtype=torch.int64)
+    flat.reset()
+    with pytest.warns(UserWarning, match="collapsed"):
+        flat(*batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        flat(*batch)
+    with pytest.warns(UserWarning, match="collapsed"):  # a batch that was warned of says nothing of all together
+        flat.compute()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        flat(*batch)
         flat.compute()
     worst = CollapseRate(3, aggregation="max")  # the value of one user, no share of them
     worst.update(preds, target)

@@ -123,8 +123,12 @@ def test_a_configuration_that_was_printed_is_read(files: Path, capfd: pytest.Cap
         assert ended.value.code == 0
         (files / "printed.yaml").write_text(capfd.readouterr().out)
         assert run(capfd, name, "--config", files / "printed.yaml") == run(capfd, name, *arguments)
-    (files / "runs.yaml").write_text(f"runs: ['old={bad}', 3]\n")
-    assert run(capfd, "compare", "--config", files / "runs.yaml")[0] == 2
+    for given, said in ((f"['old={bad}', 3]", "got old="), ("ab=cd", "got ab=cd"), ("null", "got none")):
+        (files / "runs.yaml").write_text(f"runs: {given}\n")
+        code, _, error = run(capfd, "compare", "--config", files / "runs.yaml")
+        assert code == 2 and said in error
+    (files / "names.yaml").write_text("names: ndcg\n")
+    assert run(capfd, "metrics", "--config", files / "names.yaml") == run(capfd, "metrics", "ndcg")
 
 
 def test_the_configuration_of_the_repository_is_one(files: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,10 @@ def test_summaries_stay_within_the_range_of_their_metric(tmp_path: Path) -> None
     found.users.save(tmp_path / "users.parquet")
     low, high = report_of_users(str(tmp_path / "users.parquet"), found.users, 0.95).intervals["hit_rate@1"]
     assert 0 < low < 5 / 6 and high == 1
+    at_ends = UserValues([1, 2], {"mrr": [0.0, 1.0]}, summaries={"auc": (1.0, 0.0), "group_auc": (1.0, 0.01)})
+    at_ends.save(tmp_path / "users.parquet")
+    ends = report_of_users(str(tmp_path / "users.parquet"), at_ends, 0.95).intervals
+    assert ends["auc"] == (1, 1) and ends["group_auc"] == pytest.approx((0.9804, 1), abs=1e-4)
 
 
 def test_an_item_to_item_report_keeps_its_intervals(tmp_path: Path) -> None:

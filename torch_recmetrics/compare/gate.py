@@ -323,8 +323,15 @@ class Gate:
 
 
 def ends_of(metric: str, runs: Iterable[UserValues]) -> Ends:
-    """The least and the largest value of a metric of the package, 0 where there is no bound; None for others."""
-    ranges = [range_of(text)[0] for text in definitions_of(metric, runs) if metric_of(text) is not None]
+    """The least and the largest value of a metric of the package, 0 where there is no bound; None for others.
+
+    Where no run tells the options of the metric, they are the usual ones.
+    """
+    ranges = [
+        range_of(text)[0] if "(" in text else (kind.plot_lower_bound, kind.plot_upper_bound)
+        for text in definitions_of(metric, runs)
+        if (kind := metric_of(text)) is not None
+    ]
     least = min((low or 0.0 for low, _ in ranges), default=0.0)
     return least, max((0.0 if high in (None, math.inf) else high for _, high in ranges), default=None)
 

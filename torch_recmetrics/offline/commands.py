@@ -212,12 +212,18 @@ def run_evaluate(options: Options, output: Output) -> None:
     output.show(report, report.to_json, files_of(report))
 
 
+def words_of(options: Options, name: str) -> list[str]:
+    """What stands without a flag, or in a configuration under this name: one text or several."""
+    given = options.pop(name, None) or []
+    return [given] if isinstance(given, str) else list(map(str, given))
+
+
 def run_compare(options: Options, output: Output) -> None:
     """The paired difference of several runs from a baseline, on the same users.
 
     torch-recmetrics compare popularity=a.parquet mf=b.parquet --truth test.parquet -m ndcg@10 --baseline popularity
     """
-    runs = list(map(str, options.pop("runs", [])))
+    runs = words_of(options, "runs")
     named = dict(run.partition("=")[::2] for run in runs)
     if len(runs) < 2 or len(named) < len(runs) or not all(named.values()) or not all(named):
         raise InputError(f"compare needs two runs or more as NAME=FILE, each name once, got {' '.join(runs) or 'none'}")
@@ -248,7 +254,7 @@ def run_gate(options: Options, output: Output) -> int:
 
     torch-recmetrics gate new.parquet old.parquet --truth test.parquet --better ndcg@10 --not-worse recall@20=0.02
     """
-    runs = options.pop("runs", [])
+    runs = words_of(options, "runs")
     if len(runs) != 2:
         raise InputError(f"gate needs two files, of the candidate and of the incumbent, got {' '.join(runs) or 'none'}")
     better, lower = options.pop("better") or (), options.pop("lower_is_better") or ()
@@ -276,7 +282,7 @@ def run_agreement(options: Options, output: Output) -> None:
 
     torch-recmetrics agreement old.parquet new.parquet -k 10
     """
-    runs, top_k, persistence = options.pop("runs", []), options.pop("top_k"), options.pop("persistence")
+    runs, top_k, persistence = words_of(options, "runs"), options.pop("top_k"), options.pop("persistence")
     if len(runs) != 2:
         raise InputError(f"agreement needs two files of lists, got {' '.join(runs) or 'none'}")
     cutoffs = cutoffs_of(10 if top_k is None else top_k)
@@ -355,8 +361,8 @@ def run_metrics(options: Options, output: Output) -> None:
 
     torch-recmetrics metrics ndcg
     """
-    every, names = ordered_names(), options.get("names")
-    check_names(names or ())
+    every, names = ordered_names(), words_of(options, "names")
+    check_names(names)
     text = "\n\n".join(map(full_text, names)) if names else list_text(every)
     output.show(text, lambda: json_text([about_metric(name) for name in names or every]))
 

@@ -39,11 +39,11 @@ def report_of_users(path: str, users: UserValues, level: float) -> Report:
         weight = weights.masked_fill(users[name].isnan(), 0)
         sums = moments((users[name].nan_to_num() * weight).unsqueeze(1), weight.unsqueeze(1))[:, 0]
         spreads[name] = spread_of(sums)
-    for name, summary in users.summaries.items():  # of how many users nobody knows: the normal quantile
+    for name, summary in users.summaries.items():  # of how many users nobody knows
         spreads[name] = Spread(*torch.tensor([*summary, math.inf], dtype=torch.float64))
     for name, spread in spreads.items():
         bounds, usual = range_of(users.definitions.get(name, name))
-        low, high = spread.interval(level, None, bounds, usual)
+        low, high = spread.interval(level, None, bounds, "t" if name in users.summaries else usual)
         values[name], intervals[name] = float(spread.value), (float(low), float(high))
     inputs = [Input("values of users", path, len(users), digest(Path(path)))]
     return Report(values, intervals, definitions=definitions, inputs=inputs, level=level)

@@ -147,7 +147,7 @@ class RecMetric(Configured, Metric):
     parallel: tuple[tuple[str, ...], ...] = ()  # lists that hold the same rows, piece by piece
     slot_table: ClassVar[type[Any] | None] = None  # the SlotTable that remembers it in metrics around metrics
     _warned: frozenset[str] = frozenset()  # what it has warned of since the last reset
-    _warned_before: frozenset[str] = frozenset()  # what of that is kept by the reset within :meth:`forward`
+    _warned_before: frozenset[str] | None = None  # what of that is kept by the reset within :meth:`forward`
     _rows_of: Mapping[str, RowsOf] = MappingProxyType({})  # what the lists hold
     _grown: Mapping[str, int] = MappingProxyType({})  # how many numbers of a state older checkpoints lack
     _waiting: Any = None  # what users wait in, see :meth:`defer_states`
@@ -537,9 +537,10 @@ class RecMetric(Configured, Metric):
         return {name: [] if isinstance(default, list) else default for name, default in self._defaults.items()}
 
     def warn_once(self, of: str, text: str) -> None:
-        """Warn on the first rank, once until :meth:`reset` `of` the same."""
-        if of not in self._warned:
-            self.__dict__["_warned"] = self._warned | {of}
+        """Warn on the first rank, once until :meth:`reset` `of` the same, of single batches and of all together."""
+        mark = of if self._warned_before is None else f"{of} of a batch"
+        if mark not in self._warned:
+            self.__dict__["_warned"] = self._warned | {mark}
             warn(text)
 
     def reset(self) -> None:
@@ -548,7 +549,7 @@ class RecMetric(Configured, Metric):
         # As torchmetrics does, but by way of neither Module's slow setter nor copies: states are never written to, and
         # a list that others may hold is not emptied.
         start = {"_computed": None, "_forward_cache": None, "_cache": None, "_update_count": 0, "_is_synced": False}
-        self.__dict__.update(self.empty_states(), **start, _warned=self._warned_before)
+        self.__dict__.update(self.empty_states(), **start, _warned=self._warned_before or frozenset())
         if self.candidates_seen:
             self.candidates_seen = frozenset()
         self._invalidate()

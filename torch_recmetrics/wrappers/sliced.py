@@ -106,7 +106,6 @@ class Sliced(Wrapper):
         slices = self.__dict__.pop("slices")
         of_items = isinstance(slices, ItemSlices)
         self.item_slices: Tensor | None = slices.slice_ids if of_items else None
-        self.item_words = {"item_slices": text_fingerprint(repr(slices.slice_ids.tolist())).hex()} if of_items else {}
         names = slices.names if of_items else range(slices) if isinstance(slices, int) else slices
         self.names = tuple(map(str, names))  # NumPy's texts are written otherwise
         self.slices = self.names if len(self.names) <= SHOWN_NAMES else f"{len(self.names)} slices"
@@ -132,6 +131,13 @@ class Sliced(Wrapper):
         is_shown = len(self.names) <= SHOWN_NAMES
         names = self.names if is_shown else f"{self.slices} {text_fingerprint(repr(self.names)).hex()}"
         return {**super().config(), "slices": names, **self.item_words}
+
+    @functools.cached_property
+    def item_words(self) -> dict[str, str]:
+        """What tells the slices of items from others."""
+        if self.item_slices is None:
+            return {}
+        return {"item_slices": text_fingerprint(repr(self.item_slices.tolist())).hex()}
 
     @functools.cached_property
     def slice_evaluator(self) -> Evaluator:

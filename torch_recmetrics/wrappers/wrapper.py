@@ -80,8 +80,8 @@ class Wrapper(RecMetric):
             own = type(self).__name__
             raise TypeError(f"`metric` must not be in {own} already: {own}({own}(...)) would do the same twice")
         members = self.members
-        inside = next(iter(members.values())) if self.is_collection else inner
-        self.process_group = self.process_group or inside.process_group
+        groups = (metric.process_group for metric in (members.values() if self.is_collection else [inner]))
+        self.process_group = self.process_group or next(filter(None, groups), None)
         drawn = self.layer("draws")
         self.has_interval = drawn is None and any(member.has_interval for member in members.values())
         n_slices = 0 if self.slicing is None else self.slicing.n_slices
