@@ -381,7 +381,8 @@ def rows_of_layout(layout: Layout, slice_ids: Tensor, given: Mapping[str, Any]) 
     steps = getattr(layout, "steps", None)
     if steps is None:
         return read_slices(slice_ids, (layout.like.shape[0],))
-    shape = tuple(next(given[name] for name in LEADS if name in given).shape[:2])
+    lead = next(given[name] for name in LEADS if name in given)
+    shape = tuple(lead.shape[:2])
     n_dims = slice_ids.ndim - 1 if slice_ids.dtype == torch.bool else slice_ids.ndim
     if n_dims not in (1, 2) or tuple(slice_ids.shape[:n_dims]) != shape[:n_dims]:
         raise ValueError(
