@@ -223,9 +223,8 @@ def sums_of_slices(
         else:
             # A value may be infinite: that of a user of weight 0 is none, not 0 * inf.
             numerators = torch.where(weight.unsqueeze(1) > 0, values, 0) * weight.unsqueeze(1)
-            totals = collector.totals.get(metric, weight)
-            totals = totals[who, None].expand(-1, len(places))
-            slices[metric] = moments_by(where, n_slices, numerators[who], totals)
+            totals = collector.totals.get(metric, weight).unsqueeze(1).expand_as(numerators)
+            slices[metric] = moments_by(who, where, n_slices, numerators, totals)
     return slices
 
 

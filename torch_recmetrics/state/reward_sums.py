@@ -64,12 +64,12 @@ class RewardTable(SumTable):
         columns = [terms] if self.drawn else [terms, pairs]
         return functools.partial(self.count, columns, entries((terms.shape[0],), None), ids, users)
 
-    def at_once(self, *, named: bool, keyed: bool) -> bool:
-        return super().at_once(named=named, keyed=keyed) if self.drawn else not (named or keyed)
+    def at_once(self, n_rows: int, *, named: bool, keyed: bool) -> bool:
+        return super().at_once(n_rows, named=named, keyed=keyed) if self.drawn else not (named or keyed)
 
-    def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
+    def moments(self, rows: Tensor, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """(S + 1, 1 + C + C^2 + C): of all rows; those of one user in one slot are a unit."""
-        terms, users = columns
+        terms, users = (column.index_select(0, rows) for column in columns)
         if not bool(users[:, 0].any()):
             return scatter_by(slots, terms, terms[:, ROWS] > 0, self.slots.number)
         # A row without a user is a unit of its own.

@@ -210,7 +210,8 @@ class GroupTable(RowTable):
         numbers = torch.stack([values * weights, weights], 1)
         if self.drawn:
             return self.drawn_sums(slots, keys, numbers, numbers[:, 1:] > 0)
-        return moments_by(slots, self.slots.number, numbers[:, :1], numbers[:, 1:])[:, 0]
+        every = torch.arange(slots.shape[0], device=self.device)
+        return moments_by(every, slots, self.slots.number, numbers[:, :1], numbers[:, 1:])[:, 0]
 
     def exchange(self, process_group: Any) -> None:
         table = self.group_values(*self.owned_rows(process_group, owner=1))

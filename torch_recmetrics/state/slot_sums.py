@@ -75,14 +75,20 @@ class SumTable(SlotTable):
     def counted(self, numbers: Tensor) -> Tensor:
         """(U, values) bool: whether a unit with these (U, numbers) counts in each."""
 
-    def at_once(self, *, named: bool, keyed: bool) -> bool:  # noqa: ARG002
-        """Whether rows are counted by the update that brings them. Those of slices wait: their sums may be many.
+    def at_once(self, n_rows: int, *, named: bool, keyed: bool) -> bool:  # noqa: ARG002
+        """Whether rows are counted by the update that brings them. A few of slices wait: the sums of these may be many.
 
         Args:
+            n_rows: of the update.
             named: the rows have sample ids.
             keyed: they have the keys that they are drawn by.
         """
-        return not (named or self.sliced or self.keeps_rows)
+        return not (named or self.keeps_rows) and (not self.sliced or n_rows >= self.enough_rows)
+
+    @property
+    def enough_rows(self) -> int:
+        """So many rows without sample ids wait no longer."""
+        return max(WAITING_ROWS, 2 * self.slots.number)
 
     # Sums
 
@@ -95,15 +101,17 @@ class SumTable(SlotTable):
         """The sums of the rows of both."""
         return some + others if self.combined is None else self.combined(torch.stack([some, others]))
 
-    def moments(self, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
-        """The sums of each slot of rows that are not drawn."""
-        return moments_by(slots, self.slots.number, *columns)
+    def moments(self, rows: Tensor, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
+        """The sums of each slot of rows that are not drawn, from the (E,) rows that are in (E,) slots."""
+        return moments_by(rows, slots, self.slots.number, *columns)
 
     def summed(self, entries: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """The sums of each slot, of (n, ...) columns of rows and of the entries that put rows into slots."""
         rows, slots, keys = self.entry_columns(entries)
-        columns = [column.index_select(0, rows) for column in columns]  # twice as fast as column[rows]
-        return self.summed_units(slots, keys, *columns) if self.drawn else self.moments(slots, columns)
+        if not self.drawn:
+            return self.moments(rows, slots, columns)
+        (numbers,) = columns
+        return self.summed_units(slots, keys, numbers.index_select(0, rows))  # twice as fast as numbers[rows]
 
     def summed_units(self, slots: Tensor, keys: Tensor, numbers: Tensor) -> Tensor:
         """The sums of units that are drawn."""
@@ -113,15 +121,16 @@ class SumTable(SlotTable):
         self, columns: Sequence[Tensor], entries: Tensor | None, sample_ids: Tensor | None, keys: Tensor | None = None
     ) -> None:
         """Add units by their columns, as :meth:`arrange` names them: two, or of what is drawn one."""
-        own = self.entries_of(entries, columns[0].shape[0], sample_ids, keys)
-        if self.at_once(named=sample_ids is not None, keyed=keys is not None):
+        n_rows = columns[0].shape[0]
+        own = self.entries_of(entries, n_rows, sample_ids, keys)
+        if self.at_once(n_rows, named=sample_ids is not None, keyed=keys is not None):
             self.sums = self.added(self.sums, self.summed(own, columns))
             return
         self.keep(entries=own, sample_ids=sample_ids, **dict(zip(self.columns, columns, strict=True)))
         if sample_ids is None and not self.keeps_rows:
             parts = zip(self.state(self.stems[0]), self.named(), strict=True)
             unnamed = [rows.shape[0] for rows, named in parts if not named]
-            if sum(unnamed) >= max(WAITING_ROWS, 2 * self.slots.number) or len(unnamed) >= WAITING_PIECES:
+            if sum(unnamed) >= self.enough_rows or len(unnamed) >= WAITING_PIECES:
                 self.sums = self.total(unnamed_only=True)
                 self.keep_only(self.named())
 
