@@ -28,6 +28,7 @@ from torch_recmetrics.core.tensors.scatter import (
     scatter_of,
     squares_along,
 )
+from torch_recmetrics.core.tensors.segments import sum_by
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
@@ -69,14 +70,15 @@ class RewardTable(SumTable):
 
     def moments(self, rows: Tensor, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """(S + 1, 1 + C + C^2 + C): of all rows; those of one user in one slot are a unit."""
-        terms, users = (column.index_select(0, rows) for column in columns)
+        terms, users = columns
         if not bool(users[:, 0].any()):
-            return scatter_by(slots, terms, terms[:, ROWS] > 0, self.slots.number)
+            return scatter_by(rows, slots, terms, self.slots.number)
+        terms, users = terms[rows], users[rows]
         # A row without a user is a unit of its own.
         alone = torch.where(users[:, 0] == 0, torch.arange(1, users.shape[0] + 1, device=self.device), 0)
         units, place = torch.unique(torch.stack([alone, users[:, 1], slots], 1), dim=0, return_inverse=True)
-        sums = terms.new_zeros((units.shape[0], COLUMNS)).index_add_(0, place, terms)
-        return scatter_by(units[:, 2].contiguous(), sums, sums[:, ROWS] > 0, self.slots.number)
+        sums, every = sum_by(place, terms, units.shape[0]), torch.arange(units.shape[0], device=self.device)
+        return scatter_by(every, units[:, 2], sums, self.slots.number)
 
     def spreads(self) -> dict[str, Spread]:
         return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}
@@ -140,7 +142,7 @@ class RewardSums(RowMetric):
     def with_rows(self, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Both sums with the rows of an update that have neither a user nor a sample id."""
         terms, _, _ = self.terms_of(given)
-        return joined(torch.stack([self.state("scatter"), rows_scatter(terms)])), self._largest_with(terms)
+        return joined(torch.stack([self.state("scatter"), scatter_of(terms)])), self._largest_with(terms)
 
     def _largest_with(self, terms: Tensor) -> Tensor:
         return torch.cat([self.state("largest"), terms[:, WEIGHT]]).amax(0, keepdim=True)
@@ -170,7 +172,7 @@ class RewardSums(RowMetric):
         rows = [torch.cat(users), torch.cat(of_users)]
         rows = [ranks.sent(column, rows[0]) for column in rows]
         units = torch.cat([*alone, by_user(*rows)[1]])
-        scatter = joined(torch.stack([scatter, rows_scatter(units)]))
+        scatter = joined(torch.stack([scatter, scatter_of(units)]))
         named = [piece["terms"][:, WEIGHT] for piece in self.pieces() if "sample_ids" in piece]
         return scatter, torch.cat([largest, *named]).amax().reshape(1)
 
@@ -249,9 +251,4 @@ class RewardSums(RowMetric):
 def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     """The users, ascending, and the sums of the rows of each."""
     found, place = torch.unique(users, return_inverse=True)
-    return found, terms.new_zeros((found.shape[0], terms.shape[1])).index_add_(0, place, terms)
-
-
-def rows_scatter(units: Tensor) -> Tensor:
-    """(1 + C + C^2 + C,) of (U, 5) units; one without weight does not count."""
-    return scatter_of(units, units[:, ROWS] > 0)
+    return found, sum_by(place, terms, found.shape[0])

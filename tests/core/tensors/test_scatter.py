@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors.scatter import COLUMNS, joined, parted, scatter_by, scatter_of, squares_along
 
 TO = [None, 0, 3, None, None]  # the column that each has a ratio to
@@ -27,7 +29,8 @@ def test_groups_have_what_their_own_units_have() -> None:
     """Also where some units are not counted, and where the groups come in parts of other means."""
     units, counted = drawn(60)
     groups = torch.arange(60) % 3
-    parts = [scatter_by(groups[some], units[some], counted[some], 4) for some in torch.arange(60).chunk(2)]
+    rows = torch.arange(60)
+    parts = [scatter_by(some, groups[some], units, 4) for some in rows.chunk(2)]
     wanted = torch.zeros(4, 1 + COLUMNS + COLUMNS**2 + COLUMNS, dtype=torch.float64)
     for group in range(3):
         own = units[(groups == group) & counted]
@@ -38,9 +41,20 @@ def test_groups_have_what_their_own_units_have() -> None:
                 rests[:, column] -= ratios[column] * own[:, per]
         wanted[group] = torch.cat([torch.tensor([len(own)]), sums, products_of(rests), ratios])
         of_group = groups == group
-        torch.testing.assert_close(scatter_of(units[of_group], counted[of_group]), wanted[group])
-    torch.testing.assert_close(scatter_by(groups, units, counted, 4), wanted)
+        torch.testing.assert_close(scatter_of(units[of_group]), wanted[group])
+    torch.testing.assert_close(scatter_by(rows, groups, units, 4), wanted)
     torch.testing.assert_close(joined(torch.stack(parts)), wanted)
+
+
+@pytest.mark.parametrize("n_entries", [0, 1, 90])
+def test_both_ways_of_groups_have_the_same_bits(n_entries: int) -> None:
+    """Of rows that are in several groups, or in none; group 3 is empty."""
+    units, _ = drawn(60)
+    rows = torch.arange(90) % 40
+    given = rows[:n_entries], torch.arange(90)[:n_entries] % 7 % 3, units, 4
+    with plain():
+        expected = scatter_by(*given)
+    assert torch.equal(scatter_by(*given), expected)
 
 
 def test_what_has_no_ratios_is_read() -> None:
@@ -49,8 +63,8 @@ def test_what_has_no_ratios_is_read() -> None:
     old = units[:30][counted[:30]]
     before = torch.cat([torch.tensor([len(old)]), old.sum(0), products_of(old), torch.zeros(COLUMNS)])
     direction = torch.tensor([0.3, -0.2, 1.0, 2.0, 0.1], dtype=torch.float64)
-    both = joined(torch.stack([before, scatter_of(units[30:], counted[30:])]))
-    torch.testing.assert_close(both, scatter_of(units, counted))
+    both = joined(torch.stack([before, scatter_of(units[30:])]))
+    torch.testing.assert_close(both, scatter_of(units))
     for scatter, rows in ((before, old), (both, units[counted])):
         along = rows @ direction
         torch.testing.assert_close(squares_along(scatter, direction), (along - along.mean()).square().sum())

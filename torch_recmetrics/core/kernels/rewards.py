@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from torch_recmetrics.core.kernels.runtime import compiled_sums
+from torch_recmetrics.core.kernels.runtime import compiled, compiled_sums
 
 Array = Any  # one of NumPy's
 COLUMNS = 5
@@ -147,3 +147,33 @@ def add_rewards(first: int, last: int, rows: tuple[Any, ...], sums: Array, large
                     largest[part] = max(largest[part], terms_of(rows, i)[3])
             ratios = ratios_with(sums[part], totals)
             add_block(sums[part], n, totals, means, ratios, products_of(rows, begin, end, means, *ratios))
+
+
+@compiled
+def group_scatter(rows: Array, groups: Array, terms: Array, scatter: Array) -> None:
+    """Add entries, a row and a group that it is in, to (G, 1 + 5 + 25 + 5) `scatter`, which is 0.
+
+    Args:
+        rows, groups: (E,) int64.
+        terms: (M, 5) the columns of the rows; one whose first is 0 does not count, and holds zeros.
+    """
+    rest = np.empty(COLUMNS)
+    for entry in range(rows.shape[0]):
+        columns, of_group = terms[rows[entry]], scatter[groups[entry]]
+        of_group[0] += columns[0] > 0
+        for a in range(COLUMNS):
+            of_group[1 + a] += columns[a]
+    for group in range(scatter.shape[0]):
+        own, expected, reward, weight = scatter[group, 1:COLUMNS]
+        scatter[group, 1 - COLUMNS] = expected / max(own, SMALLEST)
+        scatter[group, 2 - COLUMNS] = reward / max(weight, SMALLEST)
+    for entry in range(rows.shape[0]):
+        columns, of_group = terms[rows[entry]], scatter[groups[entry]]
+        if columns[0] > 0:
+            for a in range(COLUMNS):
+                rest[a] = columns[a] - of_group[1 + a] / of_group[0]
+            rest[1] -= of_group[1 - COLUMNS] * rest[0]
+            rest[2] -= of_group[2 - COLUMNS] * rest[3]
+            for a in range(COLUMNS):
+                for b in range(COLUMNS):
+                    of_group[1 + COLUMNS * (1 + a) + b] += rest[a] * rest[b]

@@ -11,7 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_recmetrics.core.kernels import rewards as kernels
+from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.moments import ratio
+from torch_recmetrics.core.tensors.segments import sum_by
 
 # The columns of a row of weight v whose new policy shows it w times as often: v, v times what the model of the rewards
 # expects of the new policy, v w times the reward (or its rest beside the model), v w, and (v w)^2.
@@ -32,9 +35,10 @@ def rests(columns: Tensor, ratios: Tensor) -> Tensor:
     return columns - ratios * columns[..., PER]
 
 
-def scatter_of(units: Tensor, counted: Tensor) -> Tensor:
-    """(1 + C + C^2 + C,) of (U, C) units; those that are not counted, (U,) bool, hold zeros."""
+def scatter_of(units: Tensor) -> Tensor:
+    """(1 + C + C^2 + C,) of (U, C) units; those of weight 0 do not count, and hold zeros."""
     columns = units.T.contiguous()  # one after the other in memory, they are added up many times faster
+    counted = columns[ROWS] > 0
     n, sums = counted.sum().to(units.dtype), columns.sum(1)
     ratios = ratios_of(sums)
     deviations = torch.addcmul(columns, (sums / n.clamp(min=1)).unsqueeze(1), counted.to(units.dtype), value=-1)
@@ -42,16 +46,26 @@ def scatter_of(units: Tensor, counted: Tensor) -> Tensor:
     return torch.cat([n.reshape(1), sums, (deviations @ deviations.T).flatten(), ratios])
 
 
-def scatter_by(groups: Tensor, units: Tensor, counted: Tensor, n_groups: int) -> Tensor:
-    """(n_groups, 1 + C + C^2 + C): the same of each group of units."""
-    first = torch.cat([counted.to(units.dtype).unsqueeze(1), units], 1)
-    sums = units.new_zeros((n_groups, 1 + COLUMNS)).index_add_(0, groups, first)
+def scatter_by(rows: Tensor, groups: Tensor, units: Tensor, n_groups: int) -> Tensor:
+    """(n_groups, 1 + C + C^2 + C): the same of each group of units.
+
+    Args:
+        rows, groups: (E,) int64: a unit, and a group that it is in.
+        units: (U, C).
+        n_groups: how many groups there are.
+    """
+    if usable(units):
+        found = units.new_zeros((n_groups, NUMBERS))
+        kernels.group_scatter(*(column.contiguous().numpy() for column in (rows, groups, units, found)))
+        return found
+    units = units.index_select(0, rows)
+    first = torch.cat([(units[:, :1] > 0).to(units.dtype), units], 1)
+    sums = sum_by(groups, first, n_groups)
     means = sums[:, 1:] / sums[:, :1].clamp(min=1)
     ratios = ratios_of(sums[:, 1:])
     deviations = rests(units - means[groups] * first[:, :1], ratios[groups])
     products = (deviations.unsqueeze(2) * deviations.unsqueeze(1)).flatten(1)
-    of_groups = units.new_zeros((n_groups, COLUMNS**2)).index_add_(0, groups, products)
-    return torch.cat([sums, of_groups, ratios], 1)
+    return torch.cat([sums, sum_by(groups, products, n_groups), ratios], 1)
 
 
 def parted(scatter: Tensor) -> tuple[Tensor, ...]:
