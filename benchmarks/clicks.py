@@ -1,9 +1,9 @@
 """Everything that a click-through model is judged by, in batches, alone on the machine and beside a busy process.
 
 ``ctr_metrics`` without group AUC, which nobody else gives in a collection, beside torchmetrics' own metrics in one
-collection of theirs: these have no log loss, no normalized entropy and no calibration. A run is an epoch, told as time
-per batch. The busy process computes on one core all the while, as a worker that loads data does; what is shared between
-threads then waits for it.
+collection of theirs: these have no log loss, no normalized entropy and no calibration. The log loss of 8 slices is from
+``Sliced``, and from a metric and a mask for each slice. A run is an epoch, told as time per batch. The busy process
+computes on one core all the while, as a worker that loads data does; what is shared between threads then waits for it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 from torchmetrics import classification as own
 
 from benchmarks.auc import OURS, check, draw
 from benchmarks.harness import Contestant, machine, race, table
-from torch_recmetrics import LogLoss, ctr_metrics
+from torch_recmetrics import LogLoss, Sliced, ctr_metrics
 
 SIZES = (4_096, 65_536)
+N_SLICES = 8
 THEIRS = "torchmetrics"
 
 
@@ -68,7 +70,40 @@ def entrants(batches: list[tuple[Tensor, ...]]) -> list[Contestant]:
     for name, value in runs[THEIRS]().items():
         check(f"{THEIRS}, {name}", value, values[name], 1e-5)  # it sums in float32
     contestants = [Contestant(name, run, len(ours if name == OURS else theirs)) for name, run in runs.items()]
-    return [*contestants, Contestant(f"{OURS}, log loss alone", epoch(LogLoss(), batches), 1)]
+    contestants.append(Contestant(f"{OURS}, log loss alone", epoch(LogLoss(), batches), 1))
+    ids = torch.randint(0, N_SLICES, (sum(len(batch[0]) for batch in batches),))
+    in_slices = list(zip(batches, ids.split(len(batches[0][0])), strict=True))
+    ways = {f"log loss, Sliced({N_SLICES})": sliced(in_slices), f"log loss, {N_SLICES} masks": masked(in_slices)}
+    for place, (one, other) in enumerate(zip(*(run() for run in ways.values()), strict=True)):
+        check(f"slice {place}", other, one, 1e-12)
+    return contestants + [Contestant(f"{OURS}, {name}", run, N_SLICES) for name, run in ways.items()]
+
+
+def sliced(batches: list[tuple[tuple[Tensor, ...], Tensor]]) -> Callable[[], list[float]]:
+    """The log loss of each slice, from one metric."""
+    metric = Sliced(LogLoss(), N_SLICES)
+
+    def run() -> list[float]:
+        metric.reset()
+        for batch, slice_ids in batches:
+            metric.update(*batch, slice_ids=slice_ids)
+        return list(map(float, metric.compute().values()))
+
+    return run
+
+
+def masked(batches: list[tuple[tuple[Tensor, ...], Tensor]]) -> Callable[[], list[float]]:
+    """The same from a metric for each slice, which gets its rows."""
+    metrics = [LogLoss() for _ in range(N_SLICES)]
+
+    def run() -> list[float]:
+        for place, metric in enumerate(metrics):
+            metric.reset()
+            for batch, slice_ids in batches:
+                metric.update(*(column[slice_ids == place] for column in batch))
+        return [float(metric.compute()) for metric in metrics]
+
+    return run
 
 
 def main() -> None:
