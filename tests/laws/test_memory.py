@@ -21,6 +21,7 @@ from torch_recmetrics import (
     NDCG,
     AveragePrecision,
     BinaryAUC,
+    FromSampled,
     GroupAUC,
     LogLoss,
     NormalizedEntropy,
@@ -169,6 +170,7 @@ def test_copies_exchange_with_the_same_processes() -> None:
         assert all(member.process_group is group for member in again(RecMetricCollection([metric, other])).values())
     for inside in (metric, UserBootstrap(metric), RecMetricCollection([metric, other])):
         assert Sliced(inside, 2).process_group is group
+    assert FromSampled(metric, 9).process_group is group
 
 
 @each

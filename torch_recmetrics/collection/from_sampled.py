@@ -26,8 +26,11 @@ from torch_recmetrics.state.registry import METRICS
 
 __all__ = ["FromSampled"]
 
-# Options of the metric inside that decide what is ranked; they may be given to either.
-SHARED = ("ties", "empty_target_action", "nan_action", "ignore_index", "min_relevance", "keep_users", "validate_args")
+# Options of the metric inside that decide what is ranked, and by whom; they may be given to either.
+SHARED = (
+    *("ties", "empty_target_action", "nan_action", "ignore_index", "min_relevance", "keep_users", "validate_args"),
+    "process_group",
+)
 # A user of ``"em"`` is kept as one number: how many items were sampled, how many of them stand above and beside.
 LARGEST_SAMPLE = (1 << 17) - 1
 NOT_LISTED = -1.0
