@@ -400,11 +400,11 @@ def entries_of(slices: Tensor, rows: Tensor | None, n_slices: int) -> Tensor:
         rows: (n,) of each row that counts its row of the input; None where it is the same.
     """
     if rows is not None:
-        slices = slices[rows]
+        slices = slices.index_select(0, rows)  # slices[rows] would wait for torch's threads
     every = torch.arange(slices.shape[0], device=slices.device)
     if slices.dtype == torch.bool:
         inside = slices.nonzero()
     else:
         known = (slices >= 0).nonzero().squeeze(1)
-        inside = torch.stack([known, slices[known].to(torch.int64)], 1)
+        inside = torch.stack([known, slices.index_select(0, known)], 1)
     return torch.cat([inside, torch.stack([every, torch.full_like(every, n_slices)], 1)])
