@@ -28,7 +28,7 @@ from torch_recmetrics.core.tensors.scatter import (
     scatter_of,
     squares_along,
 )
-from torch_recmetrics.core.tensors.segments import sum_by
+from torch_recmetrics.core.tensors.segments import sorted_runs, sum_by
 from torch_recmetrics.state.intervals import Spread, error_of
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.options import option
@@ -76,9 +76,11 @@ class RewardTable(SumTable):
         terms, users = terms[rows], users[rows]
         # A row without a user is a unit of its own.
         alone = torch.where(users[:, 0] == 0, torch.arange(1, users.shape[0] + 1, device=self.device), 0)
-        units, place = torch.unique(torch.stack([alone, users[:, 1], slots], 1), dim=0, return_inverse=True)
-        sums, every = sum_by(place, terms, units.shape[0]), torch.arange(units.shape[0], device=self.device)
-        return scatter_by(every, units[:, 2], sums, self.slots.number)
+        order, starts = sorted_runs(alone, users[:, 1], slots)
+        slots = slots[order[starts]]
+        every = torch.arange(slots.shape[0], device=self.device)
+        units = sum_by(starts.cumsum(0) - 1, terms[order], slots.shape[0])
+        return scatter_by(every, slots, units, self.slots.number)
 
     def spreads(self) -> dict[str, Spread]:
         return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}

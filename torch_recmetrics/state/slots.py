@@ -186,7 +186,8 @@ class SlotTable(KeptRows):
             keys = self.take_places(n_rows)
         elif keys is None:
             keys = sample_ids.repeat_interleave(n_rows // (sample_ids.shape[0] or 1))
-        return torch.cat([entries[:, : self.entry_width - 1], keys[entries[:, 0]].unsqueeze(1)], 1)
+        keys = keys.index_select(0, entries[:, 0])  # keys[...] would wait for torch's threads
+        return torch.cat([entries[:, : self.entry_width - 1], keys.unsqueeze(1)], 1)
 
     def take_places(self, number: int) -> Tensor:
         """(number,) keys of units without an id."""

@@ -61,13 +61,10 @@ def ranks_in_list(
             nobody asks for those beyond the list.
         waits: look whether anything ties, and count for those rows alone; else no shape follows from values.
     """
-    ascending, wanted = best.flip(1).contiguous(), scores.contiguous()
-    if best.element_size() == 2:  # not every device searches such numbers
-        ascending, wanted = ascending.float(), wanted.float()
-    n_lower = torch.searchsorted(ascending, wanted, out_int32=True)
-    n_not_higher = torch.searchsorted(ascending, wanted, right=True, out_int32=True)
-    above, equal = torch.where(wanted > HIDDEN, best.shape[1] - n_not_higher, FAR), n_not_higher - n_lower
-    crosses, rows = n_lower == 0, None  # of those who stand in the list; the numbers of others mean nothing
+    n_higher, equal = counts_in_list(best, scores.contiguous())
+    above = torch.where(scores > HIDDEN, n_higher, FAR)
+    # Of those who stand in the list; the numbers of others mean nothing.
+    crosses, rows = n_higher + equal == best.shape[1], None
     if waits:
         near = above < depth
         if not bool(((equal > 1) & near).any()):
@@ -80,6 +77,20 @@ def ranks_in_list(
     if rows is not None:
         n_equal = n_equal.new_ones(crosses.shape[0]).index_copy_(0, rows, n_equal)
     return above, torch.where(crosses, n_equal.unsqueeze(1), equal)
+
+
+def counts_in_list(best: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, T) int32: how many of the (B, D) best scores, descending, are above each that is wanted, and beside it."""
+    listed = ScoreMatrix(best)
+    if listed.compiled and wanted.shape[1] <= thresholds.LOOPED_TARGETS:  # searches would wait for torch's threads
+        above, equal, _ = full_ranks(listed, wanted)
+        return above.to(torch.int32), equal.to(torch.int32)
+    ascending = best.flip(1).contiguous()
+    if best.element_size() == 2:  # not every device searches such numbers
+        ascending, wanted = ascending.float(), wanted.float()
+    n_lower = torch.searchsorted(ascending, wanted, out_int32=True)
+    n_not_higher = torch.searchsorted(ascending, wanted, right=True, out_int32=True)
+    return best.shape[1] - n_not_higher, n_not_higher - n_lower
 
 
 def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -178,7 +178,8 @@ class LabelledMeans(ListMeans):
 def values_of(table: ItemTable, item_ids: Tensor) -> Tensor:
     """(B, D) the numbers of the recommended items; of those that are not in the table, anything."""
     values = table["values"]
-    return values[item_ids.clamp(0, values.shape[0] - 1)]
+    places = item_ids.clamp(0, values.shape[0] - 1)
+    return values.index_select(0, places.flatten()).view_as(places)  # values[places] would wait for torch's threads
 
 
 def mean_of_items(stats: RankingStats, cutoffs: Cutoffs, values: Tensor) -> Tensor:

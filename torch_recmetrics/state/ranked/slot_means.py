@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import exact
 from torch_recmetrics.core.tensors.moments import COUNT, DENOMINATOR, NUMERATOR
+from torch_recmetrics.core.tensors.segments import sorted_runs
 from torch_recmetrics.state.intervals import Resamples, Spread, standard_error
 from torch_recmetrics.state.metric import RowsOf
 from torch_recmetrics.state.ranked.evaluator import flat_values
@@ -60,8 +61,8 @@ class MeanTable(SumTable):
             return
         self.set_state("packed", [*self.state("packed"), prepared.packed])
         if entries is not None:
-            pairs = torch.stack([prepared.packed[:, 0][entries[:, 0]], entries[:, 1]], 1)
-            self.set_state("indexes", [*self.state("indexes"), torch.unique(pairs, dim=0)])
+            pairs = distinct_pairs(prepared.packed[:, 0].index_select(0, entries[:, 0]), entries[:, 1])
+            self.set_state("indexes", [*self.state("indexes"), pairs])
 
     # Flat rows
 
@@ -81,8 +82,7 @@ class MeanTable(SumTable):
             columns = [column[order] for column in columns]
         slices = None
         if pairs is not None:
-            places = torch.stack([torch.searchsorted(users, pairs[:, 0].contiguous()), pairs[:, 1]], 1)
-            slices = torch.unique(places, dim=0)
+            slices = distinct_pairs(torch.searchsorted(users, pairs[:, 0].contiguous()), pairs[:, 1])
         return self.entries_of(slices, users.shape[0], keys=users), [torch.cat(columns, 1)] if self.drawn else columns
 
     def all_rows(self) -> tuple[Tensor, list[Tensor]]:
@@ -156,6 +156,13 @@ class MeanTable(SumTable):
             found.append(torch.cat(values))
         several = (self.counted(numbers).sum(0) > 1).tolist()
         return list(map(Resamples, torch.stack(found, 1), several))
+
+
+def distinct_pairs(some: Tensor, others: Tensor) -> Tensor:
+    """(P, 2) the different pairs of two (M,) columns, ascending."""
+    order, starts = sorted_runs(some, others)
+    first = order.masked_select(starts)  # order[starts] would wait for torch's threads
+    return torch.stack([column.index_select(0, first) for column in (some, others)], 1)
 
 
 def columns_of(evaluator: Any, values: Any) -> tuple[Tensor, Tensor]:
