@@ -24,6 +24,7 @@ from torch_recmetrics import (
     NDCG,
     BinaryAUC,
     Coverage,
+    ExposureDisparity,
     GroupAUC,
     HitRate,
     Popularity,
@@ -266,6 +267,17 @@ def test_users_of_a_collection() -> None:
     assert weighted.users().weights.tolist() == [2.0, 0.0, 1.0, 0.0]
     assert weighted.users()["mrr"].tolist() == pytest.approx([0.5, math.nan, 1.0, math.nan], nan_ok=True)
     assert weighted.users("sampled(7)").candidates == "sampled(7)"
+
+
+def test_infinite_values_of_users() -> None:
+    """They cannot be compared, and cost no other metric its values."""
+    groups = torch.tensor([0, 0, 1])
+    metrics = RecMetricCollection([ExposureDisparity(groups, 2, distance="max_ratio"), MRR()], keep_users=True)
+    metrics.update(item_ids=torch.tensor([[0, 1], [0, 2]]), target_ids=torch.tensor([1, 0]), sample_ids=torch.arange(2))
+    assert metrics.compute()["exposure_disparity@2"] == math.inf
+    with pytest.warns(UserWarning, match="exposure_disparity@2: some users have an infinite value"):
+        users = metrics.users()
+    assert list(users) == list(users.definitions) == ["mrr"] and users["mrr"].tolist() == [0.5, 1.0]
 
 
 def test_users_say_among_how_many_columns_they_were_ranked() -> None:

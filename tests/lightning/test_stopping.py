@@ -168,6 +168,18 @@ def test_chance_is_no_improvement(source: str) -> None:
     assert trained(quiet_metrics(), plain).current_epoch > 4
 
 
+@pytest.mark.parametrize("monitor", ["val_ndcg@3", "val_exposure_disparity@3"])
+def test_infinite_values_of_users_end_no_validation(monitor: str) -> None:
+    """Where they are monitored no test is made, and the values of the epochs decide, as of EarlyStopping."""
+    groups = {"groups": torch.arange(N_ITEMS) // (N_ITEMS - 1), "distance": "max_ratio"}
+    metrics = quiet_metrics("ndcg", "exposure_disparity", options={"exposure_disparity": groups}, keep_users=True)
+    mode = "max" if monitor == "val_ndcg@3" else "min"
+    stop = SignificantStopping(monitor, patience=2, mode=mode, check_finite=False)
+    trainer = trained(metrics, stop)
+    assert (trainer.current_epoch, list(metrics.users[0])) == (4 if mode == "max" else 2, ["val_ndcg@3"])
+    assert (stop.state_dict()["best_users"] is None) == (mode == "min")
+
+
 def test_a_real_improvement_goes_on() -> None:
     stop = SignificantStopping("val_ndcg@3", patience=3, check_on_train_epoch_end=False)
     trainer = trained(quiet_metrics(), stop)

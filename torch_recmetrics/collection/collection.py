@@ -315,7 +315,7 @@ class RecMetricCollection(MetricCollection):
 
         Users stand in ascending order of their ``sample_ids`` (``indexes`` where rows are flat), each once. Other
         members with an interval, such as pooled shares and :class:`~torch_recmetrics.GroupAUC`, are in ``summaries``
-        with their standard errors.
+        with their standard errors. A metric of which a user has an infinite value is left out, with a warning.
 
         Args:
             candidates: what was ranked; by default ``"sampled(C)"`` where candidates were scored, ``"scored(N)"`` where

@@ -121,8 +121,7 @@ def compared(best: UserValues, baseline: UserValues, epoch: int, **options: Any)
 
 def wanted_mode(metric: Any) -> str | None:
     """The `mode` of those who monitor a metric; None where neither more nor less of it is better."""
-    modes: dict[bool | None, str] = {True: "max", False: "min"}
-    return modes.get(metric.higher_is_better)
+    return {True: "max", False: "min"}.get(metric.higher_is_better)
 
 
 def is_better(value: Tensor | float, best: float, *, higher: bool) -> bool:

@@ -121,17 +121,24 @@ class SignificantStopping(EarlyStopping):
         return decided
 
     def _beyond_chance(self) -> bool:
-        """Whether the users are better off than in the best epoch; where there is none, or no value of it, they are."""
-        if self._users is None or self.best_users is None:
-            return True
+        """Whether the users are better off than in the best epoch; where there is none, or no value of it, they are.
+
+        Of users of whom one has an infinite value no values are known.
+        """
         name = without_loader(self.monitor)[0]
+        if self._users is None or name not in self._users or self.best_users is None or name not in self.best_users:
+            return True
         low, high = difference_bounds(self._users, self.best_users, name, self.level)
         return low > 0 if self.mode == "max" else high < 0
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds: that of ``EarlyStopping``, and the values of the best epoch's users."""
         name = without_loader(self.monitor)[0]
-        users = None if self.best_users is None else packed(self.best_users, name) | {"summaries": {}}
+        users = (
+            packed(self.best_users, name) | {"summaries": {}}
+            if self.best_users is not None and name in self.best_users
+            else None
+        )
         return {**super().state_dict(), "best_users": users}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

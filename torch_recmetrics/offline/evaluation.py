@@ -314,18 +314,14 @@ def report_of(
     intervals = {name: tuple(map(float, ends)) for name, ends in collection.confidence_intervals(level).items()}
     users = None
     if part.users is not None:
-        shares = [
-            own
-            for name, member in members.items()
-            if isinstance(member, UserMeasure) and member.pooled
-            for own in member.value_names(name)
-        ]
         users = user_values(
             part.users,
             definitions,
             summaries={
                 own: (values[own], float(errors[own]))
-                for own in shares
+                for name, member in members.items()
+                if isinstance(member, UserMeasure) and member.pooled
+                for own in member.value_names(name)
                 if math.isfinite(values[own]) and math.isfinite(errors.get(own, math.nan))
             },
             candidates=candidates,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from torch_recmetrics.state.metric import warn
+from torch_recmetrics.state.ranked.kept_users import finite_values
 from torch_recmetrics.users.user_values import UserValues
 
 ID, WEIGHT, LIST = "_id", "_weight", "_list"  # columns of a table of users that are no values
@@ -67,16 +67,10 @@ class Part:
 
 
 def user_values(users: Any, definitions: Mapping[str, str], **about: Any) -> UserValues:
-    """A table of users as values, numbered in the order of their ids; `about` is what else is known of them.
-
-    Infinite values cannot be compared: a metric that has one is left out, with a warning.
-    """
-    names = [name for name in users.column_names if name not in (ID, WEIGHT, LIST)]
-    # Not by way of NumPy, for which pyarrow would import pandas.
-    values = {name: from_dlpack(users[name].combine_chunks()).clone() for name in names}
-    if infinite := [name for name, column in values.items() if bool(column.isinf().any())]:
-        warn(f"{', '.join(infinite)}: some users have an infinite value, so the values of the users are not kept")
-    known = {name: column for name, column in values.items() if name not in infinite}
-    return UserValues(
-        torch.arange(users.num_rows), known, definitions={name: definitions[name] for name in known}, **about
-    )
+    """A table of users as values, numbered in the order of their ids; `about` is what else is known of them."""
+    values = {
+        name: from_dlpack(users[name].combine_chunks()).clone()  # by way of NumPy pyarrow would import pandas
+        for name in users.column_names
+        if name not in (ID, WEIGHT, LIST)
+    }
+    return finite_values(torch.arange(users.num_rows), values, definitions, **about)

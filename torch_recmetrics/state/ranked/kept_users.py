@@ -7,7 +7,7 @@ batches and ranks.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -19,6 +19,7 @@ from torch_recmetrics.core.layouts.flat import NARROW, WIDE, joined_rows
 from torch_recmetrics.core.tensors.devices import accumulator_dtype
 from torch_recmetrics.core.tensors.moments import ADDABLE, COUNT, addable, added, from_added, moments
 from torch_recmetrics.core.tensors.segments import first_of_each
+from torch_recmetrics.state.metric import warn
 from torch_recmetrics.state.ranked.evaluator import flat_sums, flat_values
 from torch_recmetrics.state.ranked.ranking_metric import HIDDEN, UserMeasure, span
 from torch_recmetrics.state.rows import HERE, Ranks, counted_ids
@@ -252,14 +253,14 @@ def user_values(
         weights[places] = torch.maximum(weights[places], users.weights)
     ranked, hidden, most = ranked_among(members, ranks)
     unweighted = bool(((weights == 0) | (weights == 1)).all())
-    return UserValues(
+    return finite_values(
         ids.cpu(),
         {
             name: column.cpu()
             for (names, _), table in zip(metrics, tables, strict=True)
             for name, column in zip(names, table.unbind(1), strict=True)
         },
-        definitions={
+        {
             # An estimate says itself among how many items it is, and from how many: its bias goes by both.
             name: estimated_from(m.definition(), most) if m.estimated else m.exchanged
             for names, m in metrics
@@ -270,6 +271,16 @@ def user_values(
         hidden=hidden,
         summaries=summaries(),
     )
+
+
+def finite_values(
+    sample_ids: Tensor, values: Mapping[str, Tensor], definitions: Mapping[str, str], **about: Any
+) -> UserValues:
+    """The values of users; a metric that has an infinite one, which cannot be compared, is left out with a warning."""
+    if infinite := [name for name, column in values.items() if bool(column.isinf().any())]:
+        warn(f"{', '.join(infinite)}: some users have an infinite value, so the values of the users are not kept")
+    known = {name: column for name, column in values.items() if name not in infinite}
+    return UserValues(sample_ids, known, definitions={name: definitions[name] for name in known}, **about)
 
 
 def estimated_from(definition: str, most_candidates: int) -> str:
