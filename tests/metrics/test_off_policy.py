@@ -435,6 +435,14 @@ def test_warnings_once() -> None:
         one.compute()
 
 
+def test_a_log_without_what_is_seldom_shown_is_warned_of() -> None:
+    """200 rows of one of two actions, which came with 0.99 each: the policies are over the same actions."""
+    metric = made("ips")
+    metric.update(torch.ones(200), torch.full((200,), 0.99), torch.full((200,), 0.5))
+    with pytest.warns(UserWarning, match="mean 0.505, .* too few rows of what it shows seldom"):
+        metric.compute()
+
+
 def test_a_warning_says_what_has_not_been_done() -> None:
     given = log(50)
     for metric, says in (

@@ -239,7 +239,8 @@ class RewardSums(RowMetric):
             self.warn_once(
                 "far",
                 f"the weights policy / logged have the mean {float(mean):.3g}, which is further from 1 than {FAR} "
-                "standard errors: the two policies are not over the same actions, or the probabilities are not theirs",
+                "standard errors: the two policies are not over the same actions, the probabilities are not theirs, or "
+                "the log has too few rows of what it shows seldom and the new policy often",
             )
 
     def exchange(self, process_group: Any) -> None:
