@@ -102,6 +102,31 @@ def test_point_23_an_update_inside_a_compiled_module_is_left_out_of_the_graph(ma
     torch._dynamo.reset()
 
 
+class Judged(torch.nn.Module):
+    """A step of a validation, in which there is nothing to compile."""
+
+    def __init__(self, n_metrics: int) -> None:
+        super().__init__()
+        self.metrics = torch.nn.ModuleList([NDCG(2) for _ in range(n_metrics)])
+
+    def forward(self, scores: Tensor) -> None:
+        for metric in self.metrics:
+            metric.update(scores, target_ids=torch.zeros(2, 1, dtype=torch.int64))
+
+
+def test_updates_of_many_metrics_and_of_those_made_later_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """As where a notebook compiles its next model."""
+    torch._dynamo.reset()
+    for _ in range(2):
+        model = Judged(9)
+        compiled = torch.compile(model, backend="eager")
+        for _ in range(2):
+            compiled(torch.randn(2, 3))
+        assert [metric.update_count for metric in model.metrics] == [2] * 9
+    assert "hit config." not in caplog.text, "a frame is compiled anew for each metric"
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize("variant", [v for v in FIRST if v.stand_in is None], ids=str)
 def test_an_update_goes_by_its_tensors_and_not_by_the_default_device(variant: Variant) -> None:
     """Many set a GPU as the default, and validate on the CPU."""

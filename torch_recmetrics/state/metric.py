@@ -84,6 +84,7 @@ def left_out(function: F) -> F:
         if "torch._dynamo" not in sys.modules:
             return function(*args, **kwargs)
         if eager is None:
+            torch._dynamo.decorators.skip(outside)  # or these lines are compiled anew for each metric
             eager = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
         return eager(*args, **kwargs)
 
