@@ -76,17 +76,15 @@ def left_out(function: F) -> F:
     ``torch.compiler.disable`` alone would load the compiler when the package is imported, which takes seconds. So it
     is asked for at the first call after somebody else has loaded it.
     """
-    eager: Any = None
+    called: Any = function
 
     @functools.wraps(function)
     def outside(*args: Any, **kwargs: Any) -> Any:
-        nonlocal eager
-        if "torch._dynamo" not in sys.modules:
-            return function(*args, **kwargs)
-        if eager is None:
+        nonlocal called
+        if called is function and "torch._dynamo" in sys.modules:
             torch._dynamo.decorators.skip(outside)  # or these lines are compiled anew for each metric
-            eager = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
-        return eager(*args, **kwargs)
+            called = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+        return called(*args, **kwargs)
 
     outside._torchdynamo_disable = True  # type: ignore[attr-defined]  # the graph of a caller ends before the call
     return outside  # type: ignore[return-value]
