@@ -67,22 +67,22 @@ def test_every_choice_is_by_keyword_only_and_the_first_is_the_default(name: str)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("wrong", ["mean", "", None, 3, "Average"])
-def test_a_choice_that_is_not_allowed_is_refused(name: str, wrong: Any) -> None:
+def test_a_choice_that_is_not_allowed_is_refused(name: str) -> None:
     for option, allowed in {**CHOICES.get(name, {}), **EVERYWHERE}.items():
-        with pytest.raises(ValueError, match=option) as refusal:
-            made(name, **{option: wrong})
-        message = str(refusal.value)
-        assert repr(wrong) in message
-        assert all(str(choice) in message for choice in allowed)
+        for wrong in ("mean", "", None, 3, "Average"):
+            with pytest.raises(ValueError, match=option) as refusal:
+                made(name, **{option: wrong})
+            message = str(refusal.value)
+            assert repr(wrong) in message
+            assert all(str(choice) in message for choice in allowed)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("wrong", [0, -1, 2.5, "10", True, float("inf")])
-def test_a_cut_off_below_one_is_refused(name: str, wrong: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="top_k") as refusal:
-        made(name, wrong)
-    assert str(wrong) in str(refusal.value)
+def test_a_cut_off_below_one_is_refused(name: str) -> None:
+    for wrong in (0, -1, 2.5, "10", True, float("inf")):
+        with pytest.raises((ValueError, TypeError), match="top_k") as refusal:
+            made(name, wrong)
+        assert str(wrong) in str(refusal.value)
 
 
 @pytest.mark.parametrize("wrong", [0.0, 1.0, -0.5, 1.5, 0, 1, True, None, "0.8", float("nan")])
@@ -166,21 +166,19 @@ def test_plot_follows_torchmetrics(name: str) -> None:
         matplotlib.pyplot.close(figure)
 
 
-@pytest.mark.parametrize(
-    "options", [{"compute_on_cpu": True}, {"compute_with_cache": True}, {"dist_sync_on_step": True}]
-)
 @pytest.mark.parametrize("variant", DEFAULTS, ids=str)
-def test_torchmetrics_own_arguments_change_no_value(variant: Variant, options: dict[str, bool]) -> None:
+def test_torchmetrics_own_arguments_change_no_value(variant: Variant) -> None:
     preds, target, indexes = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0]), torch.tensor([8, 8, 9])
-    plain, metric = variant.make(2), variant.make(2, **options)
-    for layout in ((preds, target, indexes), (preds[None], target[None])):
-        plain.update(*layout)
-        metric(*layout)
-        assert torch.equal(metric.compute(), plain.compute())
-    other = updated(variant.make(2), preds.flip(0)[None], target[None].clamp(min=1))
-    for one in (plain, metric):
-        one.merge_state(other)
-    assert torch.equal(metric.compute(), plain.compute())
+    for option in ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step"):
+        plain, metric = variant.make(2), variant.make(2, **{option: True})
+        for layout in ((preds, target, indexes), (preds[None], target[None])):
+            plain.update(*layout)
+            metric(*layout)
+            assert torch.equal(metric.compute(), plain.compute()), option
+        other = updated(variant.make(2), preds.flip(0)[None], target[None].clamp(min=1))
+        for one in (plain, metric):
+            one.merge_state(other)
+        assert torch.equal(metric.compute(), plain.compute()), option
 
 
 @pytest.mark.parametrize("variant", RANKED, ids=str)

@@ -269,9 +269,7 @@ def thrice(relevance: Any) -> Any:
 
 @pytest.mark.parametrize("gain", ["hit", "linear", "exponential", thrice])
 @pytest.mark.parametrize("ideal", [None, "relevant", "retrieved"])
-@pytest.mark.parametrize("k", [2, 3, None])
-@pytest.mark.parametrize("grades", [(0, 3, 1, 2), (0, 1, 1, 0)], ids=["graded", "binary"])
-def test_gains_in_a_metric_of_ones_own(gain: Any, ideal: str | None, k: int | None, grades: Any) -> None:
+def test_gains_in_a_metric_of_ones_own(gain: Any, ideal: str | None) -> None:
     """Of `gain_sum` and `ideal_sum`, with no discount, so that the sums are those of the gains."""
 
     class Own(DCG):
@@ -285,6 +283,8 @@ def test_gains_in_a_metric_of_ones_own(gain: Any, ideal: str | None, k: int | No
 
     by_name = {"hit": lambda g: float(g > 0), "linear": float, "exponential": lambda g: 2.0**g - 1}
     of = by_name.get(gain, gain)
-    ranked = grades if ideal is None else sorted(grades, reverse=True)
-    found = updated(Own(k), torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([grades])).compute()
-    assert float(found) == pytest.approx(sum(of(g) for g in ranked[:k]), abs=1e-12)
+    for grades in ((0, 3, 1, 2), (0, 1, 1, 0)):
+        ranked = grades if ideal is None else sorted(grades, reverse=True)
+        for k in (2, 3, None):
+            found = updated(Own(k), torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([grades])).compute()
+            assert float(found) == pytest.approx(sum(of(g) for g in ranked[:k]), abs=1e-12), f"{grades} {k}"

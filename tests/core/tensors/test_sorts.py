@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -27,17 +29,16 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [0, 1, 15, 16, 1023, 1024, 1025, 4096, 70_001])
-@pytest.mark.parametrize("kinds", [1, 3, 1 << 15, None])
-def test_a_column_is_sorted(way: str, dtype: torch.dtype, n: int, kinds: int | None) -> None:
+def test_a_column_is_sorted(way: str, dtype: torch.dtype) -> None:
     limits = torch.iinfo(dtype)
-    keys = torch.randint(limits.min, limits.max, (n,), dtype=dtype) if kinds is None else torch.randint(kinds, (n,))
-    keys = keys.to(dtype)
-    expected = keys.clone().sort().values
-    for given in (keys, expected, expected.flip(0), torch.cat([expected, expected])[n // 2 : n // 2 + n]):
-        found = sort_column(given.clone())
-        assert found.dtype == dtype
-        assert torch.equal(found, given.sort().values)
+    for n, kinds in itertools.product((0, 1, 15, 16, 1023, 1024, 1025, 4096, 70_001), (1, 3, 1 << 15, None)):
+        keys = torch.randint(limits.min, limits.max, (n,), dtype=dtype) if kinds is None else torch.randint(kinds, (n,))
+        keys = keys.to(dtype)
+        expected = keys.clone().sort().values
+        for given in (keys, expected, expected.flip(0), torch.cat([expected, expected])[n // 2 : n // 2 + n]):
+            found = sort_column(given.clone())
+            assert found.dtype == dtype, f"{n} of {kinds} kinds"
+            assert torch.equal(found, given.sort().values), f"{n} of {kinds} kinds"
 
 
 def test_a_column_with_gaps_in_memory_is_sorted(way: str) -> None:
@@ -55,20 +56,19 @@ def test_what_was_made_in_inference_mode_is_sorted_outside(way: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.uint8])
-@pytest.mark.parametrize("n", [0, 1, 2, 1023, 1024, 70_001])
-@pytest.mark.parametrize("kinds", [1, 3, 100, None])
-def test_places_say_where_sorted_keys_stood(way: str, dtype: torch.dtype, n: int, kinds: int | None) -> None:
+def test_places_say_where_sorted_keys_stood(way: str, dtype: torch.dtype) -> None:
     """Whether the keys leave room for the places, as those of few kinds do, or not."""
     limits = torch.iinfo(dtype)
-    keys = torch.randint(limits.min, limits.max, (n,), dtype=dtype)
-    keys = keys if kinds is None else (keys % kinds + limits.max - kinds).to(dtype)
-    given = keys.clone()
-    found, places = sort_with_places(given)
-    expected, order = torch.sort(keys, stable=True)
-    assert (found.dtype, places.dtype) == (dtype, torch.int64)
-    assert torch.equal(found, expected)
-    assert torch.equal(places, order)
-    assert torch.equal(given, keys), "the keys are left as they are"
+    for n, kinds in itertools.product((0, 1, 2, 1023, 1024, 70_001), (1, 3, 100, None)):
+        keys = torch.randint(limits.min, limits.max, (n,), dtype=dtype)
+        keys = keys if kinds is None else (keys % kinds + limits.max - kinds).to(dtype)
+        given = keys.clone()
+        found, places = sort_with_places(given)
+        expected, order = torch.sort(keys, stable=True)
+        assert (found.dtype, places.dtype) == (dtype, torch.int64), f"{n} of {kinds} kinds"
+        assert torch.equal(found, expected), f"{n} of {kinds} kinds"
+        assert torch.equal(places, order), f"{n} of {kinds} kinds"
+        assert torch.equal(given, keys), f"{n} of {kinds} kinds: the keys are left as they are"
 
 
 @pytest.mark.parametrize("span_bits", [58, 59, 60, 61])
