@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.lightning_users import N_USERS, NAMES, STRENGTHS, data, expected, learnt
+from fixtures.lightning_users import N_USERS, NAMES, OF_THREE, STRENGTHS, data, expected, learnt
 
 import torch_recmetrics
 from torch_recmetrics.compare import t_test
@@ -60,7 +60,24 @@ VALIDATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", VALIDATIONS)
+def in_runs(*names: str) -> pytest.MarkDecorator:
+    """A test of these plays, each with one process and two, and some with three."""
+    return pytest.mark.parametrize(
+        ("ran", "name"),
+        [
+            pytest.param(world, name, id=f"{world} processes-{name}")
+            for world in (1, 2, 3)
+            for name in names
+            if world < 3 or name in OF_THREE
+        ],
+        indirect=["ran"],
+    )
+
+
+of_two = pytest.mark.parametrize("ran", [1, 2], indirect=True, ids=["1 processes", "2 processes"])
+
+
+@in_runs(*VALIDATIONS)
 def test_validate_logs_the_value_of_one_process(name: str, ran: Ran) -> None:
     for rank, told in enumerate(ran[2]):
         assert told[name] == pytest.approx(VALIDATIONS[name], **EXACT), f"process {rank}"
@@ -88,7 +105,7 @@ def test_padding_counts_where_it_is_asked_for_or_cannot_be_known(ran: Ran) -> No
 FITS = ["fit_callback_first", "fit_callback_last", "fit_collection_in_step", "fit_collection_at_end"]
 
 
-@pytest.mark.parametrize("name", FITS)
+@in_runs(*FITS)
 def test_training_stops_and_keeps_by_the_metric(name: str, ran: Ran) -> None:
     """Epoch 2 is best, epoch 3 is worse, patience 1: four epochs; the last value stands, and validate repeats it."""
     _, folder, told = ran
@@ -106,6 +123,7 @@ def test_training_stops_and_keeps_by_the_metric(name: str, ran: Ran) -> None:
     assert (folder / name / "kept" / told[0][name]["kept"]).exists()
 
 
+@of_two
 def test_a_value_of_one_of_several_loaders_is_monitored(ran: Ran) -> None:
     best = expected(7, 1, strength=STRENGTHS[2])["ndcg@10"]
     for of_rank in ran[2]:
@@ -115,6 +133,7 @@ def test_a_value_of_one_of_several_loaders_is_monitored(ran: Ran) -> None:
         assert outcome["kept"].endswith("best.ckpt")
 
 
+@of_two
 def test_values_of_a_step_and_of_the_epoch(ran: Ran) -> None:
     for of_rank in ran[2]:
         logged = of_rank["collection_on_step"]
@@ -123,14 +142,14 @@ def test_values_of_a_step_and_of_the_epoch(ran: Ran) -> None:
         assert {f"{name}_step" for name in named(expected())} <= set(logged)
 
 
-@pytest.mark.parametrize("name", ["fit_callback_first", "fit_callback_last"])
+@in_runs("fit_callback_first", "fit_callback_last")
 def test_trainer_test_has_names_of_its_own(name: str, ran: Ran) -> None:
     wanted = named(expected(strength=STRENGTHS[3]), prefix="test_")
     for of_rank in ran[2]:
         assert of_rank[name]["tested"] == pytest.approx(wanted, **EXACT)
 
 
-@pytest.mark.parametrize("name", FITS)
+@in_runs(*FITS)
 def test_csv_logger(name: str, ran: Ran) -> None:
     _, folder, _ = ran
     with (folder / name / "csv" / "version_0" / "metrics.csv").open() as file:
@@ -142,7 +161,7 @@ def test_csv_logger(name: str, ran: Ran) -> None:
         assert row == pytest.approx(wanted, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", FITS)
+@in_runs(*FITS)
 def test_tensorboard_logger(name: str, ran: Ran) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulator.EventAccumulator(str(ran[1] / name / "board" / "version_0"))
@@ -153,7 +172,7 @@ def test_tensorboard_logger(name: str, ran: Ran) -> None:
         assert logged == pytest.approx([expected(strength=s)[metric] for s in STRENGTHS[:4]], abs=1e-6), metric
 
 
-@pytest.mark.parametrize("name", ["fit_callback_first", "fit_callback_last"])
+@in_runs("fit_callback_first", "fit_callback_last")
 def test_the_first_process_alone_shows_a_table_after_each_validation(name: str, ran: Ran) -> None:
     told = ran[2]
     assert [len(of_rank[name]["tables"]) for of_rank in told] == [4] + [0] * (len(told) - 1)
@@ -166,6 +185,7 @@ def test_the_first_process_alone_shows_a_table_after_each_validation(name: str, 
     assert all(re.fullmatch(r"\d\.\d{4} \+- 0\.\d{4}", cell) for cell in cells)
 
 
+@of_two
 def test_a_checkpoint_from_before_the_metrics_is_resumed(ran: Ran) -> None:
     for of_rank in ran[2]:
         outcome = of_rank["old_checkpoint"]
@@ -202,6 +222,7 @@ def test_stopping_beyond_chance_and_the_baseline(ran: Ran) -> None:
         assert outcome["compared"] == wanted
 
 
+@pytest.mark.parametrize("ran", [2], indirect=True, ids=["2 processes"])
 def test_accelerate_in_two_processes(ran: Ran) -> None:
     """issue 14, point 6: accelerate repeats one of the 301 users, and its sample id makes it count once."""
     found = [of_rank["accelerate_loop"] for of_rank in ran[2]]
