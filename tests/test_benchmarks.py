@@ -74,9 +74,9 @@ def test_a_wrong_value_stops_it() -> None:
 @pytest.mark.usefixtures("unweighed")
 def test_the_randomisation_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(compare, "BATCH", 128)
-    monkeypatch.setattr(
-        sys, "argv", ["compare", "--users", "5000", "--draws", "500", "--rounds", "1", "--batches", "1"]
-    )
+    monkeypatch.setattr(compare, "ROWS", 1000)
+    words = ["--users", "5000", "--draws", "500", "--rounds", "1", "--batches", "1", "--replicates", "20"]
+    monkeypatch.setattr(sys, "argv", ["compare", *words])
     compare.main()
     printed = capsys.readouterr().out
     for part in (
