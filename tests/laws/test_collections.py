@@ -65,22 +65,17 @@ def after(which: Asked, history: str, *places: int) -> dict[str, Any]:
     return {name: value_after(variant, k, history, places) for name, (variant, k) in which.items()}
 
 
-@pytest.fixture(params=HISTORIES)
-def history(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @pytest.fixture
 def which(history: str, kind: str) -> Asked:
     """All metrics that can remember these updates; those with their defaults at every cutoff.
 
-    In torchmetrics' collections each member counts alone: the first variant of each metric, and each kind of state;
-    without groups these alone. Values of policies read other columns than clicks.
+    In torchmetrics' collections each member counts alone: each kind of state, and beside it, where there are groups,
+    the first variant of each ranking metric. Values of policies read other columns than clicks.
     """
     known = [v for v in VARIANTS if history in v.histories and v.reads != "rewards"]
     if kind == "ours":
         return asked(known, (3,)) | asked([v for v in known if v in DEFAULTS])
-    return asked([v for v in known if v in STATES or (v in FIRST and kind == "torchmetrics")], (3,))
+    return asked([v for v in known if v in STATES or (v in DEFAULTS and kind == "torchmetrics")], (3,))
 
 
 COLLECTIONS = {
@@ -95,6 +90,11 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+# Without groups it does what the metrics do alone: for them each history is tried there.
+in_each = pytest.mark.parametrize(
+    ("kind", "history"),
+    [(k, h) for k in COLLECTIONS for h in HISTORIES if k != "torchmetrics without groups" or h in ("sums", "clicks")],
+)
 in_groups = pytest.mark.parametrize("kind", ["torchmetrics", "ours"])  # where one member may be taken for another
 
 
@@ -161,6 +161,7 @@ def test_metrics_of_lists_that_agree_on_empty_ones_are_not_taken_for_the_same(va
             assert float(values[f"{k}{name}"]) == variant.expected(users, k, items=items), f"{k} {name}"
 
 
+@in_each
 def test_values_are_those_of_the_members_alone(make: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
     collection = fed(make(), updates)
@@ -173,6 +174,7 @@ def test_values_are_those_of_the_members_alone(make: Any, history: str, which: A
     assert floats(collection.compute()) == after(which, history, 0)
 
 
+@in_each
 def test_forward(make: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
     collection = make()
@@ -181,6 +183,7 @@ def test_forward(make: Any, history: str, which: Asked) -> None:
     assert floats(collection.compute()) == after(which, history, 0, 1, 2)
 
 
+@in_each
 def test_members_computed_one_by_one(make: Any, history: str, which: Asked) -> None:
     """As Lightning's log_dict does, resets included."""
     updates = HISTORIES[history](3)
@@ -197,6 +200,7 @@ def test_members_computed_one_by_one(make: Any, history: str, which: Asked) -> N
 AGAIN = [lambda c: c.clone(), copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
 
 
+@in_each
 def test_copies_go_on_alone(kind: str, make: Any, history: str, which: Asked) -> None:
     # One way to copy: another one with the next kind of collection, and with the next history.
     again = AGAIN[(list(COLLECTIONS).index(kind) + list(HISTORIES).index(history)) % 3]
@@ -209,6 +213,7 @@ def test_copies_go_on_alone(kind: str, make: Any, history: str, which: Asked) ->
     assert floats(other.compute()) == after(which, history, 0, 2, 3)
 
 
+@in_each
 def test_checkpoint_in_the_middle_of_an_epoch(make: Any, history: str, which: Asked) -> None:
     updates = HISTORIES[history](3)
     first, second = make(), make()

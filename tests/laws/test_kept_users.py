@@ -12,7 +12,7 @@ import torch
 from fixtures.cases import Update, plain, rows, users_of
 from fixtures.histories import updated
 from fixtures.items import ITEMS
-from fixtures.variants import VARIANTS, Variant, named
+from fixtures.variants import FIRST, Variant, named
 from oracles.aggregation import aggregated
 from oracles.users import User, read
 from processes.exchanges import resumed
@@ -36,7 +36,8 @@ from torch_recmetrics.state.ranked.user_means import aggregated as aggregated_he
 from torch_recmetrics.state.rows import Ranks
 from torch_recmetrics.users.user_values import UserValues
 
-KEEPING = [v for v in VARIANTS if v.reads in ("ranking", "users", "lists") and not v.made.pooled]
+# One variant of each metric: which users have which of its values does not depend on its options.
+KEEPING = [v for v in FIRST if v.reads in ("ranking", "users", "lists") and not v.made.pooled]
 AGGREGATED = [v for v in KEEPING if "aggregation" in v.metric.declared_options]
 HISTORIES_OF_USERS = ("sums", "flat rows", "sample ids")
 WORDS = ("median", "min", "max")

@@ -12,7 +12,7 @@ from fixtures.cases import Update, rows
 from fixtures.histories import HISTORIES, fed
 from fixtures.resamples import resampled
 from fixtures.slices import n_rows, of_slice, with_slices
-from fixtures.variants import STATES, VARIANTS, Variant
+from fixtures.variants import CLICKED, STATES, Variant
 
 from torch_recmetrics import (
     MRR,
@@ -29,8 +29,8 @@ from torch_recmetrics import (
 NAMES = ("cold", "warm", "hot")
 R, SEED = 5, 3
 WORDS = ["value", "standard_error", "low", "high"]
-OTHERS = [next(v for v in VARIANTS if v.options.get(name)) for name in ("clustered", "max_fpr")]
-KINDS = [v for v in [*STATES, *OTHERS] if v.label != "bins"]  # of which no rows could be drawn
+MORE = [v for v in CLICKED if v.options.get("max_fpr")]  # another value of such rows
+KINDS = [v for v in [*STATES, *MORE] if v.label != "bins"]  # of which no rows could be drawn
 EACH = [(variant, history) for variant in KINDS for history in variant.histories]
 # What is remembered of a history does not depend on the metric: each metric has one, another than the metric before.
 ONE_EACH = [(variant, variant.histories[place % len(variant.histories)]) for place, variant in enumerate(KINDS)]
