@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.tensors.moments import moments_by
+from torch_recmetrics.core.tensors.scatter import scatter_by
 
 pytest.importorskip("numba")
 N_ROWS, N_GROUPS, N_COLUMNS = 60, 7, 3
@@ -48,3 +50,15 @@ def test_both_ways_have_the_same_bits(n_entries: int) -> None:
     with plain():
         expected = moments_by(*given)
     assert torch.equal(moments_by(*given), expected)
+
+
+@pytest.mark.parametrize(("row", "group"), [(N_ROWS, 0), (-1, 0), (0, N_GROUPS), (0, -1)])
+def test_an_entry_of_no_row_or_no_group_is_refused(row: int, group: int) -> None:
+    """Loops check no bounds: they would read, or write to, other memory."""
+    entry = torch.tensor([row]), torch.tensor([group]), N_GROUPS
+    columns = torch.ones(2, N_ROWS, 5, dtype=torch.float64)
+    for way in (contextlib.nullcontext, plain):
+        with way(), pytest.raises((IndexError, RuntimeError)):
+            moments_by(*entry, *columns)
+        with way(), pytest.raises((IndexError, RuntimeError)):
+            scatter_by(*entry[:2], columns[0], N_GROUPS)

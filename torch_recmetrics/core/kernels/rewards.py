@@ -150,15 +150,20 @@ def add_rewards(first: int, last: int, rows: tuple[Any, ...], sums: Array, large
 
 
 @compiled
-def group_scatter(rows: Array, groups: Array, terms: Array, scatter: Array) -> None:
+def group_scatter(rows: Array, groups: Array, terms: Array, scatter: Array) -> Any:
     """Add entries, a row and a group that it is in, to (G, 1 + 5 + 25 + 5) `scatter`, which is 0.
 
     Args:
         rows, groups: (E,) int64.
         terms: (M, 5) the columns of the rows; one whose first is 0 does not count, and holds zeros.
+
+    Returns:
+        Whether there are all these rows and groups; else the scatter means nothing.
     """
     rest = np.empty(COLUMNS)
     for entry in range(rows.shape[0]):
+        if not (0 <= rows[entry] < terms.shape[0] and 0 <= groups[entry] < scatter.shape[0]):
+            return False
         columns, of_group = terms[rows[entry]], scatter[groups[entry]]
         of_group[0] += columns[0] > 0
         for a in range(COLUMNS):
@@ -177,3 +182,4 @@ def group_scatter(rows: Array, groups: Array, terms: Array, scatter: Array) -> N
             for a in range(COLUMNS):
                 for b in range(COLUMNS):
                     of_group[1 + COLUMNS * (1 + a) + b] += rest[a] * rest[b]
+    return True

@@ -24,6 +24,7 @@ from torch_recmetrics.core.tensors.segments import sum_by
 
 NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
 MOMENTS = 6
+OUTSIDE = "an entry is of a row or a slice that there is not"
 # What ranks send each other must add up as it is. So they send their sums of squares, which do, and how far their
 # ratios are from these, the ends of the range of most metrics: near them nothing is lost.
 CENTRES = (0.0, 1.0)
@@ -88,7 +89,8 @@ def moments_by(rows: Tensor, groups: Tensor, n_groups: int, numerators: Tensor, 
     if usable(numerators):  # one pass in place of about thirty
         found = numerators.new_zeros((n_groups, numerators.shape[1], MOMENTS))
         columns = rows, groups, numerators, denominators, found
-        kernels.group_moments(*(column.contiguous().numpy() for column in columns))
+        if not kernels.group_moments(*(column.contiguous().numpy() for column in columns)):
+            raise IndexError(OUTSIDE)
         return found
     numerators, denominators = numerators.index_select(0, rows), denominators.index_select(0, rows)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.kernels import rewards as kernels
 from torch_recmetrics.core.kernels.runtime import usable
-from torch_recmetrics.core.tensors.moments import ratio
+from torch_recmetrics.core.tensors.moments import OUTSIDE, ratio
 from torch_recmetrics.core.tensors.segments import sum_by
 
 # The columns of a row of weight v whose new policy shows it w times as often: v, v times what the model of the rewards
@@ -56,7 +56,8 @@ def scatter_by(rows: Tensor, groups: Tensor, units: Tensor, n_groups: int) -> Te
     """
     if usable(units):
         found = units.new_zeros((n_groups, NUMBERS))
-        kernels.group_scatter(*(column.contiguous().numpy() for column in (rows, groups, units, found)))
+        if not kernels.group_scatter(*(column.contiguous().numpy() for column in (rows, groups, units, found))):
+            raise IndexError(OUTSIDE)
         return found
     units = units.index_select(0, rows)
     first = torch.cat([(units[:, :1] > 0).to(units.dtype), units], 1)
