@@ -61,10 +61,8 @@ def ranks_in_list(
             nobody asks for those beyond the list.
         waits: look whether anything ties, and count for those rows alone; else no shape follows from values.
     """
-    n_higher, equal = counts_in_list(best, scores.contiguous())
-    above = torch.where(scores > HIDDEN, n_higher, FAR)
-    # Of those who stand in the list; the numbers of others mean nothing.
-    crosses, rows = n_higher + equal == best.shape[1], None
+    n_higher, equal, crosses = counts_in_list(best, scores.contiguous())
+    above, rows = torch.where(scores > HIDDEN, n_higher, FAR), None
     if waits:
         near = above < depth
         if not bool(((equal > 1) & near).any()):
@@ -79,18 +77,21 @@ def ranks_in_list(
     return above, torch.where(crosses, n_equal.unsqueeze(1), equal)
 
 
-def counts_in_list(best: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, T) int32: how many of the (B, D) best scores, descending, are above each that is wanted, and beside it."""
+def counts_in_list(best: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, T) int32: how many of the (B, D) best scores, descending, are above each that is wanted, and beside it.
+
+    And whether those beside it reach to the end of the list, where it stands in it; for others this means nothing.
+    """
     listed = ScoreMatrix(best)
     if listed.compiled and wanted.shape[1] <= thresholds.LOOPED_TARGETS:  # searches would wait for torch's threads
         above, equal, _ = full_ranks(listed, wanted)
-        return above.to(torch.int32), equal.to(torch.int32)
+        return above.to(torch.int32), equal.to(torch.int32), above + equal == best.shape[1]
     ascending = best.flip(1).contiguous()
     if best.element_size() == 2:  # not every device searches such numbers
         ascending, wanted = ascending.float(), wanted.float()
     n_lower = torch.searchsorted(ascending, wanted, out_int32=True)
     n_not_higher = torch.searchsorted(ascending, wanted, right=True, out_int32=True)
-    return best.shape[1] - n_not_higher, n_not_higher - n_lower
+    return best.shape[1] - n_not_higher, n_not_higher - n_lower, n_lower == 0
 
 
 def full_ranks(scores: ScoreMatrix, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
