@@ -9,20 +9,23 @@ from torch_recmetrics.core.tensors.devices import is_sync_free
 from torch_recmetrics.core.tensors.sorts import sort_column
 
 
-def order_by(major: Tensor, minor: Tensor, *, descending: bool = False) -> Tensor:
-    """(M,) the permutation that sorts by `major`, then by `minor`, then by position; `descending` is for `minor`."""
-    by_minor = torch.sort(minor, stable=True, descending=descending).indices
-    return by_minor[torch.sort(major[by_minor], stable=True).indices]
+def order_by(*keys: Tensor, descending: bool = False) -> Tensor:
+    """(M,) the permutation that sorts by the first key, then the next, then by position; `descending` is for the last.
+
+    Not by ``key[order]``, which waits for torch's threads however few rows there are.
+    """
+    order = torch.sort(keys[-1], stable=True, descending=descending).indices
+    for key in reversed(keys[:-1]):
+        order = order.index_select(0, torch.sort(key.index_select(0, order), stable=True).indices)
+    return order
 
 
 def sorted_runs(*keys: Tensor) -> tuple[Tensor, Tensor]:
     """(M,) the permutation that sorts rows by these keys, and (M,) True where another row begins there.
 
-    In a twentieth of the time that ``torch.unique`` takes for rows.
+    ``torch.unique`` of rows takes many times as long.
     """
-    order = torch.arange(keys[0].shape[0], device=keys[0].device)
-    for key in reversed(keys):
-        order = order.index_select(0, torch.sort(key.index_select(0, order), stable=True).indices)
+    order = order_by(*keys)
     return order, run_starts(*(key.index_select(0, order) for key in keys))
 
 
