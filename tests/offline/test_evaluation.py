@@ -243,6 +243,8 @@ def test_weights_and_slices_are_of_users() -> None:
     assert report["recall@1/old"] == (0 + 4 * 0.5) / 7
     assert (report.counts["users/new"], report.counts["users/old"]) == (2, 2)
     assert list(report) == ["recall@1", "recall@1/new", "recall@1/old"]
+    largest = evaluate(lists, truth, "recall", 1, slices=slices, options={"recall": {"aggregation": "max"}})
+    assert (largest["recall@1/new"], largest["recall@1/old"]) == (1.0, 0.5)
     other = truth.set_column(2, "w", pa.array([1.0, 3.0, 4.0, 5.0]))
     with pytest.raises(InputError, match=r"the same in all rows of a user, got 4\.0 to 5\.0 for user 3"):
         evaluate(lists, other, "recall", 1, weight="w")

@@ -261,7 +261,7 @@ def check_slices(tables: Tables, collection: RecMetricCollection) -> None:
             '`slices` need values of users, which method="em" has not: take another method, or evaluate the users of '
             "each slice alone"
         )
-    names = set(definitions_of(dict(collection.items()), 0))
+    names = set(collection.value_names())
     if any("/" in name for name in names):  # those of groups, or of metrics that were named so
         slices = f"SELECT DISTINCT {tables.value(tables.slices, 'slice')} FROM {tables.slices.sql} ORDER BY 1"
         for name, (own,) in itertools.product(tuple(names), tables.workspace.rows(slices)):
@@ -405,10 +405,9 @@ def values_of_slices(
     for metric, sums in slices.items() if names else ():
         member = members[metric]
         values = sums if member.keeps_values else member.value_of(sums[..., NUMERATOR] / sums[..., DENOMINATOR])
+        ends = (torch.full_like(values, math.nan),) * 2
+        if member.has_interval:
+            ends = spread_of(sums).interval(level, None, member.value_range, member.interval_method)
         for place, own in enumerate(member.value_names(metric)):
-            ends = (torch.full_like(values[:, place], math.nan),) * 2
-            if member.has_interval:
-                of_place = spread_of(sums[:, place])
-                ends = of_place.interval(level, None, member.value_range, member.interval_method)
-            found[own] = dict(zip(names, zip(*(column.tolist() for column in (values[:, place], *ends)))))
+            found[own] = dict(zip(names, zip(*(column[:, place].tolist() for column in (values, *ends)))))
     return found

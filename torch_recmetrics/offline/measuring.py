@@ -25,6 +25,7 @@ from torch_recmetrics.offline.inputs.spark import SparkWorkspace, added_up, part
 from torch_recmetrics.offline.inputs.tables import UNORDERED, Tables
 from torch_recmetrics.offline.inputs.workspace import Workspace, half_the_threads
 from torch_recmetrics.offline.members import UserCollector, has_users, labels_of
+from torch_recmetrics.state.slots import by_slot
 from torch_recmetrics.users.extras import needed
 
 VALUES = ("score", "rank", "relevance")  # of a row, one at most
@@ -216,10 +217,9 @@ def sums_of_slices(
         values = collector.values[places].T
         weight = weights.masked_fill(values[:, 0].isnan(), 0)
         if member.keeps_values:
-            sizes = torch.bincount(where, minlength=n_slices).tolist()
-            parts = [who[order] for order in torch.split(where.argsort(stable=True), sizes)]
-            own = [member.value_of_users(values[part], weight[part]).unsqueeze(0) for part in parts]
-            slices[metric] = torch.cat([values[:0], *own])
+            parts = [who[rows] for _, rows in by_slot(where)]  # no slice is empty
+            own = [member.value_of_users(values[part], weight[part]) for part in parts]
+            slices[metric] = torch.stack(own) if own else values[:0]
         else:
             # A value may be infinite: that of a user of weight 0 is none, not 0 * inf.
             numerators = torch.where(weight.unsqueeze(1) > 0, values, 0) * weight.unsqueeze(1)
