@@ -5,14 +5,15 @@ Users of Spark's frames are hashed to partitions, and each of these is evaluated
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
 
 from torch_recmetrics.collection.collection import RecMetricCollection
+from torch_recmetrics.core.distributed.collectives import gather_vectors
 from torch_recmetrics.core.layouts.labels import read_labels
 from torch_recmetrics.core.ranking.ranking import Labels
 from torch_recmetrics.core.tensors.moments import combined, moments_by
@@ -37,7 +38,7 @@ def count_users(
     collection: RecMetricCollection,
     collector: UserCollector | None,
     weights: Tensor | None,
-    advance: Callable[[int], object],
+    bar: Any,
 ) -> tuple[dict[str, int], int]:
     """Take the users of this process to the metrics; InputError names the row of what these refuse.
 
@@ -46,7 +47,7 @@ def count_users(
         collection: the metrics.
         collector: notes the values of users; None where nobody asks for them.
         weights: (U,) of all users; None where all are 1.
-        advance: is called with the number of users that are done.
+        bar: shows how many users are done; None where nobody looks.
 
     Returns:
         Counts of all processes: users without a list, users without anything that the metrics take for relevant, and
@@ -74,7 +75,8 @@ def count_users(
         longest = max(longest, int(listed.counts.max()))
         counts["users_without_list"] += int((listed.counts == 0).sum())
         counts["users_without_relevant_items"] += int(is_empty.sum())
-        advance(n_users)
+        if bar is not None:
+            bar.update(n_users)
     counts |= {"list_rows": lists.n_rows, "truth_rows": truth.n_rows}
     return summed_over_processes(counts, longest, collector)
 
@@ -123,8 +125,13 @@ def measured(
     wanted = any(map(has_users, collection.values())) and (keep_users or tables.slices is not None)
     collector = UserCollector(collection, tables.n_users, kept_ranks) if wanted else None
     weights = tables.weights()
-    with bar_of_users(tables.n_users, shown=progress) as advance, half_the_threads():
-        counted, longest_list = count_users(tables, collection, collector, weights, advance)
+    bar: Any = (
+        needed("tqdm", "progress=True").tqdm(total=tables.n_users, unit=" users", unit_scale=True, desc="evaluate")
+        if progress
+        else nullcontext()
+    )
+    with bar as shown, half_the_threads():
+        counted, longest_list = count_users(tables, collection, collector, weights, shown)
     list_rows, truth_rows = counted.pop("list_rows"), counted.pop("truth_rows")
     counts = {"users": tables.n_users, **counted, **listed, "truth_rows": truth_rows}
     if tables.hidden is tables.lists:
@@ -157,16 +164,6 @@ def table_of_users(tables: Tables, collector: UserCollector, weights: Tensor) ->
     return pyarrow.table(columns)
 
 
-@contextmanager
-def bar_of_users(n_users: int, *, shown: bool) -> Iterator[Callable[[int], object]]:
-    """A bar, and what moves it when it is called with the number of users that are done."""
-    if not shown:
-        yield lambda _: None
-        return
-    with needed("tqdm", "progress=True").tqdm(total=n_users, unit=" users", unit_scale=True, desc="evaluate") as bar:
-        yield bar.update
-
-
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
@@ -189,13 +186,11 @@ def summed_over_processes(
     """The counts and the longest list of all processes. The collector gets what the others have of their users."""
     if place_of_process() == (0, 1):
         return counts, longest
-    numbers, most = torch.tensor(list(counts.values())), torch.tensor(longest)
-    distributed.all_reduce(numbers)
-    distributed.all_reduce(most, distributed.ReduceOp.MAX)
+    of_each = gather_vectors(torch.tensor([*counts.values(), longest]), None)
     if collector is not None:
         for kept in (collector.values, collector.lists, *collector.totals.values()):
             distributed.all_reduce(kept)  # they are 0 for the users of other processes
-    return dict(zip(counts, numbers.tolist())), int(most)
+    return dict(zip(counts, of_each.sum(0).tolist())), int(of_each[:, -1].max())
 
 
 def sums_of_slices(
