@@ -209,7 +209,7 @@ def evaluate(
             or read_items(metrics, common, sampling or {}, *own_options.values())
         ):
             tables.number_items(counts_training=counts_training(metrics, own_options))
-        collection = collection_of(metrics, top_k, own_options, common, tables, sampling)
+        collection = collection_of(metrics, own_cutoffs, own_options, common, tables, sampling)
         refuse_unordered(tables.lists, ties_of(collection))
         check_slices(tables, collection)
         labels = labels_of(collection)
@@ -221,7 +221,7 @@ def evaluate(
         else:
             check_members(tables, collection)
         look_at_tables(tables, collection, labels, sampled=sampling is not None)
-        deepest = largest_cutoff(collection) if sampling is None else 0  # a cutoff among all items is beyond no list
+        deepest = largest_cutoff(collection)
         kept: dict[str, Any] = {"keep_users": keep_users, "kept_ranks": max(LEAST_KEPT_RANKS, deepest) * keep_lists}
         if session is None:
             part = measured(tables, collection, counts, progress=progress, **kept)

@@ -247,13 +247,13 @@ def measured_by_workers(
         path: where the workers write the values of the users; None: up to a million come to the driver.
     """
     columns = {role: tables.columns[role] for role in ROLES if role in tables.columns}
-    numbers = None if tables.n_items is None else work.arrow("SELECT id FROM items ORDER BY i")
+    numbers: Any = None if tables.n_items is None else work.arrow("SELECT id FROM items ORDER BY i")
     action, catalogue = "remove" if tables.hidden is tables.lists else "miss", tables.items is not None
     names, ordered = tables.names, tables.lists.row != UNORDERED
 
     def count(rows: Any) -> Part:
         given = {role: rows_of_role(rows, place, columns[role]) for place, role in enumerate(columns)}
-        if catalogue and numbers is not None:
+        if catalogue:
             given["items"] = numbers.rename_columns([names["item"]])
         with Workspace(memory_limit, threads=1) as workspace:
             own = Tables(workspace, given, names, None, action)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torchmetrics import Metric
 from torch_recmetrics.collection.collection import RecMetricCollection
 from torch_recmetrics.collection.from_sampled import EM, FromSampled, check_num_items
 from torch_recmetrics.collection.ranking import check_names as check_metrics
-from torch_recmetrics.collection.ranking import cutoffs_of, entries_of, ranking_metrics
+from torch_recmetrics.collection.ranking import entries_of, ranking_metrics
 from torch_recmetrics.compare.agreement import STEMS
 from torch_recmetrics.core.layouts.arguments import read_layout
 from torch_recmetrics.core.ranking.ranking import Labels
@@ -119,11 +119,11 @@ def read_items(metrics: Any, *options: Mapping[str, Any]) -> bool:
 
 def collection_of(
     metrics: Any,
-    top_k: Any,
+    cutoffs: Sequence[int | None],
     own_options: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any],
     tables: Tables,
-    sampling: Mapping[str, Any] | None = None,
+    sampling: Mapping[str, Any] | None,
 ) -> RecMetricCollection:
     """The metrics in the order given; those by name with what the tables know of items.
 
@@ -144,7 +144,7 @@ def collection_of(
             own = {name: {**known, **own_options.get(name, {})}}
             made = ranking_metrics(
                 name,  # type: ignore[arg-type]
-                [int(cutoff)] if at else cutoffs_of(top_k),
+                [int(cutoff)] if at else cutoffs,
                 options=own,
                 **taken_by(name, names, common),
             )
@@ -158,17 +158,15 @@ def collection_of(
                 check_numbers(key, metric, tables)
             metric.keep_users = False  # their values are those of `UserCollector`
             members[key] = metric
-    return checked_collection(among_all(RecMetricCollection(members), sampling), tables)
-
-
-def among_all(collection: RecMetricCollection, sampling: Mapping[str, Any] | None) -> RecMetricCollection:
-    """The metrics as estimates among all items, where what is ranked is a sample of them."""
-    if sampling is None:
-        return collection
-    deepest = largest_cutoff(collection)
-    if deepest > sampling["num_items"]:
-        raise ValueError(f"`sampled_from` must be at least the largest cutoff {deepest}, got {sampling['num_items']}")
-    return FromSampled(collection, **sampling)  # type: ignore[return-value]
+    collection = RecMetricCollection(members)
+    if sampling is not None:
+        deepest = largest_cutoff(collection)
+        if deepest > sampling["num_items"]:
+            raise ValueError(
+                f"`sampled_from` must be at least the largest cutoff {deepest}, got {sampling['num_items']}"
+            )
+        collection = FromSampled(collection, **sampling)  # type: ignore[assignment]
+    return checked_collection(collection, tables)
 
 
 def taken_by(name: str, names: list[str], common: Mapping[str, Any]) -> dict[str, Any]:
@@ -318,10 +316,12 @@ class UserCollector:
             name: range(owners.index(name), owners.index(name) + metric.n_parts)
             for name, metric in self.members.items()
         }
-        skipping = {
-            name for name, m in metrics.items() if m.needs_target and m.empty_target_action in ("skip", "error")
-        }
-        self._skips = torch.tensor([name in skipping for name in owners], dtype=torch.bool).unsqueeze(1)
+        skips = [
+            metric.needs_target and metric.empty_target_action in ("skip", "error")
+            for metric in metrics.values()
+            for _ in metric.columns
+        ]
+        self._skips = torch.tensor(skips, dtype=torch.bool).unsqueeze(1)
         self.values = torch.zeros(len(owners), n_users, dtype=torch.float64)
         self.lists = torch.zeros((n_users, kept_ranks), dtype=torch.int64)
         self.totals = {
