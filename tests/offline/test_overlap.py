@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from torch_recmetrics.offline import InputError, overlap
@@ -145,6 +146,23 @@ def test_columns_may_be_called_as_what_is_found() -> None:
 def test_numbers_as_text_are_numbers() -> None:
     as_text = TRAIN.assign(time=["1", "5", "9.0"])
     assert overlap(as_text, TEST).counts == overlap(TRAIN, TEST).counts
+
+
+def test_times_of_nanoseconds_are_compared() -> None:
+    """DuckDB refused to compare nanoseconds of a frame with times of a file, which are microseconds of a time zone."""
+    early, late = "2024-01-01 00:00:00.000001", "2024-01-02"
+    naive = pd.Series(pd.to_datetime([early, late], format="ISO8601"))
+    dates = [naive.dt.tz_localize("UTC"), naive.dt.date, pd.Series([early, late])]
+    dates += [naive.astype(f"datetime64[{unit}]") for unit in ("s", "us", "ns")]
+    days = [pa.array([dt.time(1), dt.time(2)], kind) for kind in (pa.time32("s"), pa.time64("us"), pa.time64("ns"))]
+    for *others, finest in (dates, days):
+        for before, after in [*zip(others, [finest] * 9), *zip([finest] * 9, others)]:
+            train, test = ({"user_id": [1, 2], "item_id": [1, 2], "time": own} for own in (before, after))
+            assert overlap(pa.table(train), pa.table(test)).counts["earlier_events"] == 1
+    test = pd.DataFrame({"user_id": [1], "item_id": [1], "time": [early]})
+    for digits, number in (("000", 0), ("001", 1)):  # of nanoseconds
+        last = pd.Series([pd.Timestamp(early + digits)]).astype("datetime64[ns]")
+        assert overlap(test.assign(time=last), test).counts["earlier_events"] == number
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from torch_recmetrics.offline.inputs.columns import (
+    ZONED,
     Column,
     checked_rows,
     id_columns,
@@ -29,6 +30,11 @@ MEANING = {
     "new_items": "items of the test data that training never saw",
     "earlier_events": "rows of the test data earlier than the last of the training data",
     "duplicates": "rows of the test data whose user and item stood in an earlier row of it",
+}
+# Type of times -> that of nanoseconds, which DuckDB does not compare it with, and SQL that makes it one.
+NANOSECONDS = {
+    ZONED: ("TIMESTAMP_NS", "CAST(CAST({} AS TIMESTAMP) AS TIMESTAMP_NS)"),
+    "TIME": ("TIME_NS", "CAST({} AS TIME_NS)"),
 }
 OWN = "torch_recmetrics_"  # the names of columns that the queries add to those of the test data begin so
 USERS, ITEMS, TIMES = ("user_id", "user"), ("item_id", "item"), ("time", "timestamp")  # default names, the first found
@@ -141,13 +147,8 @@ def overlap(
         users, items = (id_columns(work, *((source, column) for source in sources)) for column in (user, item))
         times = [Column("NULL") if time is None else time_column(work, source, time) for source in sources]
         notes = ["There is no column of times in both: earlier events were not looked for."] if time is None else []
-        columns = list(zip(users, items, times))
-        rows = [checked_rows(work, source, *own) for source, own in zip(sources, columns)]
-        kinds = [kind_of_times(work, source, own.sql) for source, own in zip(sources, times)]
-        if len(set(kinds)) > 1:
-            raise InputError(
-                f"{sources[1]}: column {time!r} must be of the same kind in both, got {' and '.join(kinds)}"
-            )
+        rows = [checked_rows(work, source, *own) for source, *own in zip(sources, users, items, times)]
+        columns = list(zip(users, items, comparable_times(work, sources, times, time)))
         flag_rows(work, sources, columns)
         counts, n_kept = counts_of(work, dropped)
         frames: dict[str, Any] = {kind: work.frame(rows_of(kind, sources[1], user, item)) for kind in KINDS}
@@ -179,12 +180,21 @@ def chosen(sources: Sequence[Source], argument: str, column: str | None, names: 
     return column
 
 
-def kind_of_times(work: Any, source: Source, time: str) -> str:
-    """What times are, in words; only those of one kind can be compared."""
-    kind = work.one(f"SELECT typeof({time}) FROM {source.sql} LIMIT 1")[0].upper()
-    if kind.startswith(("DATE", "TIMESTAMP")):
+def comparable_times(work: Any, sources: Sequence[Source], times: Sequence[Column], time: str | None) -> list[Column]:
+    """Times of training and test data, of types that can be compared; InputError for two kinds."""
+    types = [work.one(f"SELECT typeof({own.sql}) FROM {source.sql} LIMIT 1")[0] for source, own in zip(sources, times)]
+    kinds = list(map(kind_of_times, types))
+    if len(set(kinds)) > 1:
+        raise InputError(f"{sources[1]}: column {time!r} must be of the same kind in both, got {' and '.join(kinds)}")
+    finer = [NANOSECONDS.get(kind, ("", "")) for kind in types]
+    return [Column(cast.format(own.sql)) if to in types else own for own, (to, cast) in zip(times, finer)]
+
+
+def kind_of_times(name: str) -> str:
+    """What times of a type are, in words; only those of one kind can be compared."""
+    if name.upper().startswith(("DATE", "TIMESTAMP")):
         return "dates"
-    return "times of a day" if kind.startswith("TIME") else "numbers"
+    return "times of a day" if name.upper().startswith("TIME") else "numbers"
 
 
 def flag_rows(work: Any, sources: Sequence[Source], columns: Sequence[tuple[Column, Column, Column]]) -> None:
