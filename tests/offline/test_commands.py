@@ -18,6 +18,7 @@ from processes.start import free_ports, python, warm
 from pyarrow import parquet
 
 from torch_recmetrics.compare import UserValues
+from torch_recmetrics.core.tensors.checks import check_share
 from torch_recmetrics.offline import InputError, commands, evaluate, item_to_item, off_policy, overlap
 from torch_recmetrics.offline.arguments import texts_of
 from torch_recmetrics.offline.commands import main
@@ -408,6 +409,17 @@ def test_a_failure_of_ours_is_another_exit_code(
     code, out, err = run(capfd, "evaluate", *given)
     assert (code, out) == (1, "")
     assert "IndexError" in err
+
+
+def test_a_failure_of_another_package_is_no_bad_input() -> None:
+    """Also where it lies in the environment of a clone, a folder that is called as the package."""
+    program = compile("raise ValueError('deep inside')", "torch_recmetrics/.venv/pandas/frame.py", "exec")
+    with pytest.raises(ValueError, match="deep inside") as raised:
+        exec(program, {"__name__": "pandas.frame"})
+    assert not commands.is_of_input(raised.value)
+    with pytest.raises(ValueError, match="`level`") as raised:
+        check_share("level", 2)
+    assert commands.is_of_input(raised.value)
 
 
 @pytest.mark.processes

@@ -85,7 +85,8 @@ def is_of_input(error: BaseException) -> bool:
     """Whether one of our own checks has raised it: anything else that is raised deep inside is a failure of ours."""
     if isinstance(error, InputError | FileNotFoundError | NotADirectoryError | PermissionError):
         return True
-    own = "torch_recmetrics" in traceback.extract_tb(error.__traceback__)[-1].filename
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    own = frame.f_globals.get("__name__", "").startswith("torch_recmetrics.")  # a path may have it as a clone's name
     return own and isinstance(error, ValueError | TypeError)
 
 
