@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from processes.start import free_ports, python, warm
 from pyarrow import parquet
+from torch import distributed
 
 from torch_recmetrics.compare import UserValues
 from torch_recmetrics.core.tensors.checks import check_share
@@ -420,6 +421,14 @@ def test_a_failure_of_another_package_is_no_bad_input() -> None:
     with pytest.raises(ValueError, match="`level`") as raised:
         check_share("level", 2)
     assert commands.is_of_input(raised.value)
+
+
+def test_a_torch_without_processes_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a build has no function that says whether they are initialized."""
+    monkeypatch.setattr(distributed, "is_available", lambda: False)
+    monkeypatch.delattr(distributed, "is_initialized")
+    with commands.processes() as first:
+        assert first
 
 
 @pytest.mark.processes

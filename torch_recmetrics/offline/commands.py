@@ -29,6 +29,7 @@ from torch_recmetrics.offline.evaluation import evaluate
 from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError
 from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark
 from torch_recmetrics.offline.item_to_item import item_to_item
+from torch_recmetrics.offline.measuring import place_of_process
 from torch_recmetrics.offline.members import CUTOFFS
 from torch_recmetrics.offline.off_policy import off_policy
 from torch_recmetrics.offline.outputs import (
@@ -153,7 +154,7 @@ class Output:
 def processes() -> Iterator[bool]:
     """Join the processes that torchrun has started, if it has; whether this is the first of them."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ or distributed.is_initialized():
-        yield not distributed.is_initialized() or distributed.get_rank() == 0
+        yield place_of_process()[0] == 0
         return
     distributed.init_process_group("gloo")
     try:
