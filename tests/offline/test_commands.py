@@ -431,6 +431,17 @@ def test_a_torch_without_processes_is_one_process(monkeypatch: pytest.MonkeyPatc
         assert first
 
 
+def test_a_short_flag_without_a_value_is_told_of(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It was said to be unknown."""
+    given = ("--recommendations", files / "good.parquet", "--truth", files / "truth.parquet")
+    for flag in ("-m", "-k"):
+        code, _, err = run(capfd, "evaluate", *given, flag)
+        assert code == 2 and f"argument {flag}/" in err and "expected one argument (see torch-" in err
+    with pytest.raises(SystemExit):
+        run(capfd, "evalute", "-m")
+    assert "did you mean evaluate?" in capfd.readouterr().err
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(("processors", "share"), [(8, 4), (1, 1), (None, 1)])
 def test_a_process_has_its_part_of_the_threads(

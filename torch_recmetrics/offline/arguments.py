@@ -11,6 +11,7 @@ from typing import Any
 
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.evaluation import evaluate
+from torch_recmetrics.offline.inputs.sources import InputError
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.off_policy import off_policy
 from torch_recmetrics.offline.overlap import overlap
@@ -57,7 +58,7 @@ REPEATED = {
 
 def arranged(argv: list[str]) -> list[str]:
     """Arguments with the configuration first, so that flags win over it, and each repeated flag as one list."""
-    if not argv or argv[0].startswith("-"):
+    if not argv or argv[0] not in {*FUNCTIONS, *WORDS}:
         return argv
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     tables = {name: (f"--{name}",) for name in tables_of(argv[0])}
@@ -65,8 +66,8 @@ def arranged(argv: list[str]) -> list[str]:
         parser.add_argument(*flags, dest=name, action="append", default=[])
     try:
         known, rest = parser.parse_known_args(argv[1:])
-    except argparse.ArgumentError:
-        return argv  # the parser of the command says what is missing
+    except argparse.ArgumentError as error:  # the parser of the command knows no -m and -k
+        raise InputError(f"{error} (see torch-recmetrics {argv[0]} --help)") from None
     given = {name: values for name, values in vars(known).items() if values and name != "config"}
     plain = ("drop", *tables)  # of one value, such as true, a path or a pattern
     single = {name for name, values in given.items() if name in plain and len(values) == 1}
