@@ -442,6 +442,22 @@ def test_a_short_flag_without_a_value_is_told_of(files: Path, capfd: pytest.Capt
     assert "did you mean evaluate?" in capfd.readouterr().err
 
 
+def test_a_bound_of_long_lists_is_of_long_lists(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of 30 items in the first 50 that both have 20 were kept, so the overlap was 0.4."""
+    for name, own in (("new", 100), ("old", 200)):
+        rows = [(user, item if item < 30 else own + item, -item) for user in range(5) for item in range(60)]
+        table = pa.table([pa.array(column) for column in zip(*rows)], ["user_id", "item_id", "score"])
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+    truth = pa.table({"user_id": range(5), "item_id": range(5)})
+    parquet.write_table(truth, tmp_path / "truth.parquet")
+    given = ("gate", tmp_path / "new.parquet", tmp_path / "old.parquet", "--truth", tmp_path / "truth.parquet")
+    for more in ((), ("--better", "mrr@2"), ("-m", "mrr@2")):
+        _, out, err = run(capfd, *given, "--not-less", "overlap@50=0.5", *more)
+        assert "overlap@50: 0.6000 by a bound of 0.5" in out and err == ""
+    _, out, err = run(capfd, *given[:2], given[1], *given[3:], "--not-less", "overlap@2=0.5")
+    assert "overlap@2: 1.0000" in out and err == ""
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(("processors", "share"), [(8, 4), (1, 1), (None, 1)])
 def test_a_process_has_its_part_of_the_threads(

@@ -25,7 +25,7 @@ from torch_recmetrics.compare.comparison import TESTS, compare
 from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.arguments import add_arguments, arranged, refusal_of
-from torch_recmetrics.offline.evaluation import evaluate
+from torch_recmetrics.offline.evaluation import LEAST_KEPT_RANKS, evaluate
 from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError
 from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark
 from torch_recmetrics.offline.item_to_item import item_to_item
@@ -87,7 +87,7 @@ def is_of_input(error: BaseException) -> bool:
     if isinstance(error, InputError | FileNotFoundError | NotADirectoryError | PermissionError):
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    own = frame.f_globals.get("__name__", "").startswith("torch_recmetrics.")  # a path may have it as a clone's name
+    own = frame.f_globals.get("__name__", "").startswith("torch_recmetrics.")  # not its path: a clone may be called so
     return own and isinstance(error, ValueError | TypeError)
 
 
@@ -263,12 +263,15 @@ def run_gate(options: Options, output: Output) -> int:
     margins = numbers_of(options, "not_worse", "recall@20=0.02")
     bounds = numbers_of(options, "not_less", "overlap@10=0.5")
     gate = Gate(better=better, not_worse=margins, not_less=bounds, level=options["level"], lower_is_better=lower)
-    agreeing = [name for name in bounds if metric_named(name)]
+    agreeing = {name: own for name in bounds if (own := metric_named(name))}
     options["keep_lists"] = bool(agreeing)
-    if not options["metric"]:
-        # Of a metric of several values, exposure@10/indie, the name of all of them.
-        asked = (name.partition("/")[0] for name in [*gate.better, *margins, *bounds] if name not in agreeing)
-        options["metric"] = list(dict.fromkeys(asked)) or ["user_coverage@10"]
+    # Of a metric of several values, exposure@10/indie, the name of all of them.
+    asked = (name.partition("/")[0] for name in [*gate.better, *margins, *bounds] if name not in agreeing)
+    metrics = options["metric"] or list(dict.fromkeys(asked))
+    deepest = max((own.top_k or 1 for own in agreeing.values()), default=1)
+    if not metrics or deepest > LEAST_KEPT_RANKS:  # lists are kept to the largest cutoff
+        metrics = [*metrics, f"user_coverage@{deepest}"]
+    options["metric"] = metrics
     (one, candidate), (other, incumbent) = (
         users_of(name, path, dict(options)) for name, path in zip(("candidate", "incumbent"), runs)
     )
