@@ -769,6 +769,9 @@ def test_the_command_reads_by_spark(spark: Any, tmp_path: Path, capfd: pytest.Ca
     assert "has no types, and Spark would guess whether 007 is 7" in capfd.readouterr().err
     assert main(["overlap", "--train", log, "--test", log, "--master", "local[2]"]) == 2
     assert "--master is for --engine spark" in capfd.readouterr().err
+    truth, there = files[3], files[1]
+    assert main(["overlap", "--train", truth, "--test", truth, "--output", there, "--engine", "spark"]) == 2
+    assert f"--output: '{there}' cannot be written: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [own for own, kind in SUFFIXES.items() if kind not in ("parquet", "json")])

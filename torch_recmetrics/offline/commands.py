@@ -27,7 +27,7 @@ from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.arguments import add_arguments, arranged, refusal_of
 from torch_recmetrics.offline.evaluation import LEAST_KEPT_RANKS, evaluate
 from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError
-from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark
+from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark, spark_errors
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.measuring import place_of_process
 from torch_recmetrics.offline.members import CUTOFFS
@@ -354,7 +354,8 @@ def run_overlap(options: Options, output: Output) -> None:
     with engine_of(options) as read:
         found = overlap(read(train), read(test), drop, **options)
         if target is not None and is_spark(found.kept):
-            found.kept.write.parquet(target)
+            with spark_errors(f"`output`: {target!r} cannot be written"):
+                found.kept.write.parquet(target)
         elif target is not None and not output.silent:
             parquet = needed("pyarrow.parquet", "--output")
             write_whole(Path(target), lambda path: parquet.write_table(found.kept, path))
