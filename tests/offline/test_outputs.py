@@ -27,7 +27,7 @@ from torch_recmetrics import (
 )
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import evaluate, item_to_item
-from torch_recmetrics.offline.outputs import files_of_comparison, range_of, report_of_users
+from torch_recmetrics.offline.outputs import files_of_comparison, range_of, report_of_users, write_folder
 
 
 def test_intervals_are_those_of_the_metrics_whatever_they_are_called(tmp_path: Path) -> None:
@@ -96,6 +96,24 @@ def test_a_comparison_has_definitions_and_counts_of_its_runs(tmp_path: Path) -> 
     assert written["counts"] == {"users_without_list/my_run": 1}  # a file of values does not say it
     assert written["notes"][0] == "3 users; test: t; Holm correction over 1 row; 95 % intervals, not corrected"
     assert written["notes"][-1] == "my_run: the ids look foreign"
+
+
+def test_drafts_are_on_the_disk_of_the_folder(tmp_path: Path) -> None:
+    """Which may be another than that of the folder around it: nothing can be moved from one to the other at once."""
+    drafts: list[Path] = []
+
+    def write(path: Path) -> None:
+        drafts.append(path)
+        path.write_text("new")
+
+    folder, new = tmp_path / "mounted", tmp_path / "new"
+    folder.mkdir()
+    write_folder(str(folder), {"report.json": write})
+    write_folder(str(new), {"report.json": write})
+    assert [draft.parents[1] for draft in drafts] == [folder, tmp_path]
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == [
+        "mounted", "mounted/report.json", "new", "new/report.json",
+    ]  # fmt: skip
 
 
 def test_what_is_no_metric_of_the_package_has_no_range(tmp_path: Path) -> None:

@@ -121,18 +121,18 @@ def inputs_of_systems(inputs: Mapping[str, Sequence[Input]]) -> list[Input]:
 def write_folder(folder: str, files: Files) -> None:
     """Write files into a folder, which is made.
 
-    Each is whole. All are written beside the folder first: where one cannot be, nothing in it changes. Where one cannot
-    be moved into it then, the files before it are there, and the others are those of before.
+    Each is whole. All are written as drafts first: where one cannot be, nothing changes. Where one cannot be moved to
+    its place then, the files before it are there, and the others are those of before. The drafts lie in a folder in the
+    folder, which may be a disk of its own, or beside it where it is not there yet.
     """
     target = Path(folder)
     try:
         for name in files:
             if (target / name).is_dir():
                 raise IsADirectoryError(f"{name!r} in it is a folder: remove it, or give another folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
-        ) as draft:
+        place = target if target.is_dir() else target.parent
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=place, ignore_cleanup_errors=True) as draft:
             for name, write in files.items():
                 write(Path(draft, name))
             target.mkdir(exist_ok=True)
