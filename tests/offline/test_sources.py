@@ -360,6 +360,19 @@ def test_a_column_of_two_kinds_in_several_files_is_refused(
         need_columns(source, {"item": "item"})
 
 
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_columns_that_differ_in_case_are_one_in_several_files(tmp_path: Path, work: Workspace, form: str) -> None:
+    """DuckDB makes one column of them: 7 and '007' became texts, and 2^53 + 1 was 2^53."""
+    names = [tmp_path / f"{number}.{form}" for number in range(2)]
+    for name, column, ids, scores in zip(names, ("Id", "id"), ([7], ["007"]), ([2**53 + 1], [1e300])):
+        write_part(pd.DataFrame({column: ids, column.replace("d", "n"): scores}), name)
+    source = work.open("truth", names)
+    with pytest.raises(InputError, match="'Id' must be of one kind in all files"):
+        need_columns(source, {"item": "Id"})
+    with pytest.raises(InputError, match=r"column 'In' must be below 9007199254740992 \(2\^53\) in size"):
+        checked_rows(work, source, number_column(source, "In"))
+
+
 @pytest.mark.parametrize(
     "items",
     [

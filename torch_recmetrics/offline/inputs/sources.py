@@ -279,16 +279,16 @@ def joined_files(
     """
     place, mixed = f"`{role}` ({name})", dict[str, str]()
     filled = [part for part in zip(paths, each) if len(each) == 1 or work.size(part[1])] or [(paths[0], each[0])]
-    first: dict[str, tuple[Path, str]] = {}
+    first: dict[str, tuple[str, Path, str]] = {}  # column in small letters -> column, file and type
     selects, rounded = [], set[str]()
     for path, own in filled if len(filled) > 1 else ():
         types = types_of(work, f"`{role}` ({path})", own)
         for column, kind in types.items():
-            before, other = first.setdefault(column, (path, kind))
+            name, before, other = first.setdefault(column.lower(), (column, path, kind))
             if family_of(kind) != family_of(other):  # 7 and '007' would become one, or 7.0 and '7' be two
-                mixed.setdefault(column, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
+                mixed.setdefault(name, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
             if (kind in FLOATS) != (other in FLOATS):
-                rounded.add(column)
+                rounded.add(name)
         floats = [quoted(column) for column, kind in types.items() if kind == "FLOAT"]  # to which integers are rounded
         wide = ", ".join(f"CAST({column} AS DOUBLE) AS {column}" for column in floats)
         selects.append(f"SELECT * {f'REPLACE ({wide}) ' if wide else ''}FROM {own}")
