@@ -293,16 +293,11 @@ def run_agreement(options: Options, output: Output) -> None:
     cutoffs = cutoffs_of(10 if top_k is None else top_k)
     for cutoff in cutoffs:
         check.check_positive("top_k", cutoff)
-    level, own = options.pop("level"), {name: options.pop(name) for name in ("score", "rank")}
-    reports = [
-        evaluate(lists, runs[0], ["user_coverage"], max(cutoffs), keep_lists=True, level=level, **own, **options)
-        for lists in runs
-    ]
-    metrics = [f"overlap@{k}" for k in cutoffs] + [f"jaccard@{k}" for k in cutoffs]
+    reports = [evaluate(lists, runs[0], ["user_coverage"], max(cutoffs), keep_lists=True, **options) for lists in runs]
+    overlaps, jaccards, taus = ([f"{stem}@{k}" for k in cutoffs] for stem in ("overlap", "jaccard", "kendall_tau"))
     users = dict(zip(("old", "new"), (report.users for report in reports)))
-    table = agreement(
-        users, [*metrics, "rbo", *(f"kendall_tau@{k}" for k in cutoffs)], level=level, persistence=persistence
-    )
+    metrics = [*overlaps, *jaccards, "rbo", *taus]
+    table = agreement(users, metrics, level=options["level"], persistence=persistence)
     counts = reports[1].counts
     if counts["users_without_list"]:
         warn(
