@@ -95,7 +95,7 @@ def add_function(parser: Any, function: Callable[..., Any], left_out: Collection
 
 
 def add_option(parser: Any, name: str, kind: Any, default: Any, text: str) -> None:
-    """An option; the words of its name have lines between them, or one below."""
+    """An option, with hyphens between the words of its flag, or underscores."""
     flags = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
     parser.add_argument(*flags, type=kind, default=default, help=text)
 

@@ -33,7 +33,7 @@ class Input:
         role: what it was used as, such as ``"recommendations"`` or ``"truth"``.
         name: the path or pattern, or the kind of the frame.
         rows: how many rows were read; None where nobody counted.
-        sha256: of the bytes of the file, or of the digests of all files in the order of their names; None for a frame.
+        sha256: of the bytes of the file, or of the digests of several in the order they were read; None for a frame.
     """
 
     role: str
