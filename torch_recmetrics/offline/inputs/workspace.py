@@ -83,7 +83,7 @@ class Workspace(Queries):
         self.sources: list[Source] = []
         with ExitStack() as stack:  # whatever happens leaves no folder behind
             try:
-                folder = tempfile.TemporaryDirectory(
+                made = tempfile.TemporaryDirectory(
                     prefix="torch-recmetrics-", dir=self.temp_directory, ignore_cleanup_errors=True
                 )
             except OSError as error:
@@ -91,8 +91,8 @@ class Workspace(Queries):
                     f"`temp_directory` must be a folder that can be written to, got {self.temp_directory!r}: "
                     f"{error.strerror}"
                 ) from None
-            self._own = stack.enter_context(folder)
-            self.connection = stack.enter_context(connect(memory_limit, self._own, threads))
+            self._folder = stack.enter_context(made)
+            self.connection = stack.enter_context(connect(memory_limit, self._folder, threads))
             self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -174,13 +174,11 @@ class Workspace(Queries):
         duckdb = self.duckdb
         try:
             yield
-        except InputError:
-            raise
         except (duckdb.Error, OSError, MemoryError, RuntimeError) as error:
             refuse_interrupt(error)
             text = str(error)
             full = isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "No space left" in text
-            if full or self._own in text:
+            if full or self._folder in text:
                 raise InputError(
                     f"memory, or the disk of `temp_directory` {self.temp_directory!r}, is full: raise `memory_limit` "
                     f"or give a folder with more room ({first_line(error)})"
@@ -210,7 +208,6 @@ def connect(
         connection = duckdb.connect(":memory:", config=config)
     except duckdb.Error as error:
         raise InputError(f"`memory_limit`, `temp_directory` or `threads` is wrong: {first_line(error)}") from None
-    connection.execute("SET preserve_insertion_order = true")
     connection.execute("SET GLOBAL TimeZone = 'UTC'")  # the machine's own would decide what came first
     # Of pandas' columns of objects look at every value: of 1,000 that are integers it follows that 0.4 is read as 0.
     connection.execute(f"SET GLOBAL pandas_analyze_sample = {2**62}")
