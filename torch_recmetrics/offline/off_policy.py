@@ -105,8 +105,7 @@ def off_policy(
         source = workspace.open("log", log)
         need_columns(source, columns)
         need_different(columns)
-        counts = dict[str, int]()
-        query = rows_sql(workspace, source, columns, counts)
+        query, counts = rows_sql(workspace, source, columns)
         for arguments in batches_of(workspace, query, list(columns)):
             value.update(**arguments)
             mean_reward.update(**arguments | {"expected_policy": arguments["reward"]})
@@ -129,25 +128,26 @@ def off_policy(
     )
 
 
-def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str], counts: dict[str, int]) -> str:
-    """SELECT of the columns as float64, of the users as int64; counts both. InputError for what breaks a rule."""
+def rows_sql(workspace: Workspace, source: Source, columns: dict[str, str]) -> tuple[str, dict[str, int]]:
+    """SELECT of the columns as float64, of the users as int64, and how many rows and users there are.
+
+    InputError for what breaks a rule.
+    """
     values = {name: number_column(source, column, *RULES[name]) for name, column in columns.items() if name != "user"}
     if "user" in columns:
         ids = Ids(workspace, [(source, columns["user"])])
         missing = Fault(columns["user"], f"{ids.of(source)} IS NULL", "the id of a user")
         values["user"] = Column(ids.of(source), (missing,))
-    counts["rows"] = checked_rows(workspace, source, *values.values())
+    counts = {"rows": checked_rows(workspace, source, *values.values())}
     if "user" in columns:
         counts["users"] = workspace.number_users(f"SELECT {values['user'].sql} AS id FROM {source.sql}")
     rows = ", ".join(f"{own.sql} AS {quoted('_' + name)}" for name, own in values.items())
     if "user" not in columns or ids.kind == "BIGINT":
-        return f"SELECT {rows} FROM {source.sql}"
+        return f"SELECT {rows} FROM {source.sql}", counts
     read = ", ".join("users.u" if name == "user" else quoted("_" + name) for name in values)
     # A join hands rows over in any order: sums would differ in their last digits from run to run.
-    return (
-        f"SELECT {read} FROM (SELECT {rows}, {source.row} FROM {source.sql}) AS log_rows "
-        f"JOIN users ON users.id = log_rows._user ORDER BY {source.row}"
-    )
+    numbered = f"(SELECT {rows}, {source.row} FROM {source.sql}) AS log_rows JOIN users ON users.id = log_rows._user"
+    return f"SELECT {read} FROM {numbered} ORDER BY {source.row}", counts
 
 
 def batches_of(workspace: Workspace, query: str, names: list[str]) -> Iterator[dict[str, Tensor]]:
