@@ -214,12 +214,6 @@ def run_evaluate(options: Options, output: Output) -> None:
     output.show(report, report.to_json, files_of(report))
 
 
-def words_of(options: Options, name: str) -> list[str]:
-    """What stands without a flag, or in a configuration under this name: one text or several."""
-    given = options.pop(name, None) or []
-    return [given] if isinstance(given, str) else list(map(str, given))
-
-
 def run_compare(options: Options, output: Output) -> None:
     """The paired difference of several runs from a baseline, on the same users.
 
@@ -378,6 +372,12 @@ COMMANDS: dict[str, Callable[[Options, Output], int | None]] = {
     "overlap": run_overlap,
     "metrics": run_metrics,
 }
+
+
+def words_of(options: Options, name: str) -> list[str]:
+    """What stands without a flag, or in a configuration under this name: one text or several."""
+    given = options.pop(name, None) or []
+    return [given] if isinstance(given, str) else list(map(str, given))
 
 
 def numbers_of(options: Options, name: str, such: str) -> dict[str, float]:

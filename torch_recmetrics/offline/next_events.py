@@ -107,7 +107,13 @@ def make_events(work: Any, log: Source, columns: Mapping[str, str], plan: Plan) 
 
 
 def counts_of(work: Any, n_pairs: int, n_users: int) -> dict[str, int]:
-    """What was read, and what was left out, beside so many pairs of items and users with something to find."""
+    """What was read, and what was left out.
+
+    Args:
+        work: where the queries run.
+        n_pairs: rows of the item-to-item table.
+        n_users: who have an event with something to find.
+    """
     events, last, tied, checked, listed, items = map(
         int,
         work.one(

@@ -160,8 +160,8 @@ def open_source(
         role: the name of the argument; also of what is registered with DuckDB.
         given: a path, a pattern, a list of paths; a pandas, Polars or Arrow frame; a DuckDB relation.
         format: of the files, in place of what their suffix says.
-        columns: those that may be read of a frame with more than two, in small letters, whatever its own are; by
-            default all. Features beside them would be copied for nothing.
+        columns: names in small letters; of a frame with more than two columns only these are read, whatever their case
+            in it. Features beside them would be copied for nothing. By default all are.
 
     Raises:
         InputError: for files that are not there, empty, damaged or of an unknown kind, and for no frame at all.
@@ -217,8 +217,10 @@ def load(work: Any, table: str, select: str, file: int, place: str, *, more: boo
 
 
 def as_duckdb_reads(frame: Any) -> Any:
-    """An Arrow table without columns of float16, a pandas frame whose columns do not run backwards, which DuckDB reads
-    neither of; anything else as it is."""
+    """A frame in a form that DuckDB reads.
+
+    An Arrow table has float32 in place of float16, a pandas frame that runs backwards is copied; all others stay.
+    """
     if hasattr(frame, "iloc"):
         columns = (column.values for _, column in frame.items())
         return frame.copy() if any(min(getattr(own, "strides", (0,))) < 0 for own in columns) else frame

@@ -113,11 +113,13 @@ class Tables:
         self.item_ids = Ids(workspace, self.sources_with("item"))
 
     def refuse_faults(self, sources: Sequence[Source]) -> None:
-        """InputError for a table without a row, and for a row that has nothing in a column, or no such number as it
-        must be.
+        """InputError for a row with a gap, or with a number that breaks its rule, and for two propensities of an item.
 
-        Of lists, truth and seen pairs there may be none here. An item must have one propensity. Of other tables than
-        the `sources` only whole numbers beyond the floats are refused, which Spark's workers could not see.
+        Lists, truth and seen pairs may be without a row here, other tables may not.
+
+        Args:
+            sources: whose rows are looked at. Of the others, which Spark's workers read, only whole numbers beyond the
+                floats are refused: they would be rounded before.
         """
         for source in self.workspace.sources:
             own = self.columns[source.role]
