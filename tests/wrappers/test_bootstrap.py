@@ -118,12 +118,14 @@ def test_replicates_do_not_depend_on_splits_and_order() -> None:
     assert one.compute()["ndcg@3"]["value"] == parts.compute()["ndcg@3"]["value"]
 
 
-def test_an_update_after_forward_draws_as_after_updates() -> None:
+@pytest.mark.parametrize("on_step", [False, True])  # torchmetrics then counts a batch before the reset too
+def test_an_update_after_forward_draws_as_after_updates(on_step: bool) -> None:
     updates = HISTORIES["sums"](3)
-    one, other = (UserBootstrap(NDCG(3), num_replicates=50) for _ in range(2))
+    one, other = (UserBootstrap(NDCG(3), num_replicates=50, dist_sync_on_step=on_step) for _ in range(2))
     fed(one, updates)
-    other(**updates[0])
-    fed(other, updates[1:])
+    for update in updates[:2]:
+        other(**update)
+    fed(other, updates[2:])
     assert torch.equal(one.replicates(), other.replicates())
 
 

@@ -58,7 +58,7 @@ class SlotTable(KeptRows):
     has_keys: ClassVar[bool] = True  # whether entries hold the keys of what is drawn
     columns: Mapping[str, RowsOf] = MappingProxyType({})  # of the rows; the first is always there
     lists: Mapping[str, RowsOf] = MappingProxyType({})  # what else is held in lists
-    offset = 0  # what the state `places` was before ``forward`` put it aside
+    offset = 0  # within ``forward``: the least that the state `places` counts for, as before the reset in it
 
     def __init__(self, holder: Any, members: dict[str, Any], place: int, slots: Slots) -> None:
         self.holder: RecMetric = holder
@@ -195,7 +195,7 @@ class SlotTable(KeptRows):
         rank = dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
         taken = self.state("places")
         self.set_state("places", taken + number)
-        return place_keys(int(taken) + self.offset, number, rank, self.device)
+        return place_keys(max(int(taken), self.offset), number, rank, self.device)
 
     # Rows that wait
 
