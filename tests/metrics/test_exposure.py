@@ -10,6 +10,7 @@ import random
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fixtures.histories import updated
@@ -217,6 +218,13 @@ def test_several_values_are_those_of_one_each(per: Any) -> None:
             results.append(wrapper.compute())
         own = {n.removeprefix("major/"): v for n, v in results[0].items() if n.startswith("major/")}
         assert floats(own or results[0]["major"]) == pytest.approx(floats(results[1]), nan_ok=True)
+
+
+def test_names_of_any_kind_are_shown_as_a_tuple() -> None:
+    for names in (["a", "b"], np.array(["a", "b"]), ("a", "b")):
+        metric = GroupExposure(torch.tensor([0, 1]), names=names)
+        assert repr(metric) == "GroupExposure(top_k=10, names=('a', 'b'))"
+    assert repr(GroupExposure(torch.tensor([0, 1]))) == "GroupExposure(top_k=10)"
 
 
 def test_names_in_a_collection_and_wrappers() -> None:

@@ -172,6 +172,7 @@ class GroupExposure(LabelledMeans):
         pool_attention(self)
         self.partial = not self.pooled
         table = group_table(self.groups, self.names)
+        self.names = None if self.names is None else table.labels  # what repr() compares with the default
         self.value_labels, self.n_parts = table.labels, len(table.labels)
         return table
 
