@@ -37,8 +37,8 @@ class Slots(NamedTuple):
     """Number s < S is a slice, number S stands for all that was given; without slices there is number 0 alone."""
 
     n_slices: int  # S
-    num_replicates: int  # R, of each slot; 0 where nothing is drawn
-    seed: int
+    num_replicates: int = 0  # R, of each slot; 0 where nothing is drawn
+    seed: int = 0
 
     @property
     def number(self) -> int:

@@ -85,7 +85,7 @@ class Wrapper(RecMetric):
         drawn = self.layer("draws")
         self.has_interval = drawn is None and any(member.has_interval for member in members.values())
         n_slices = 0 if self.slicing is None else self.slicing.n_slices
-        slots = Slots(n_slices, *((0, 0) if drawn is None else (drawn.num_replicates, drawn.seed)))
+        slots = Slots(n_slices) if drawn is None else Slots(n_slices, drawn.num_replicates, drawn.seed)
         parts = enumerate(tables_of(members))
         self.tables = [kind(self, inside, place, slots) for place, (kind, inside) in parts]
         self.parallel = tuple(table.names for table in self.tables)
@@ -175,8 +175,6 @@ class Wrapper(RecMetric):
 
     @property
     def _update_signature(self) -> inspect.Signature:
-        if "tables" not in self.__dict__:  # while it is made
-            return inspect.Signature()
         if self.is_collection:
             names = [name for member in self.members.values() for name in member._update_signature.parameters]
             parameters = [
