@@ -113,9 +113,15 @@ def intra_list_similarity(
     tensor([1., 0., nan], dtype=torch.float64)
     """
     refuse_unknown("intra_list_similarity", layout)
-    labels: dict[str, Any] = {"ignore_index": ignore_index, "min_relevance": min_relevance}
-    how: dict[str, Any] = {"nan_action": nan_action, "validate_args": validate_args}
-    evaluator = ILS(item_features, top_k, similarity=similarity, **labels, **how).evaluator
+    evaluator = ILS(
+        item_features,
+        top_k,
+        similarity=similarity,
+        nan_action=nan_action,
+        ignore_index=ignore_index,
+        min_relevance=min_relevance,
+        validate_args=validate_args,
+    ).evaluator
     with torch.no_grad():
         return evaluator.values_of_users(read_layout(evaluator.labels, preds=preds, **layout))
 

@@ -37,11 +37,10 @@ class RanksOfRelevant(PropensityMeans):
     num_items: int | None = option(default=None, config="changed", check=check.check_optional_positive, doc=NUM_ITEMS)
 
     def setup(self) -> None:
-        propensities = self.__dict__["propensities"]
         if self.top_k is not None:
             self.num_items = None  # which says nothing of a list that is cut
-        elif self.num_items is None and propensities is not None:
-            self.num_items = propensities.shape[0]
+        elif self.num_items is None and self.propensities is not None:
+            self.num_items = self.propensities.shape[0]
         super().setup()
 
 
