@@ -393,6 +393,6 @@ def flat_values(metrics: Sequence[UserMeasure], packed: Tensor) -> Iterator[tupl
         yield evaluator.evaluate(ranking, checks, index_names(packed, places)), places
 
 
-def index_names(packed: Tensor, places: Tensor | None = None) -> Callable[[int], str]:
+def index_names(packed: Tensor, places: Tensor | None) -> Callable[[int], str]:
     """What errors call a user of flat rows, by its row among these places of the users; None for all of them."""
     return lambda row: f"index {torch.unique(packed[:, 0])[row if places is None else places[row]]}"

@@ -245,7 +245,7 @@ class UserMeasure(RankingMetric):
 
     def value_of(self, ratios: Tensor) -> Tensor:
         """(..., values): the value, or those of `value_labels`, from the (..., columns) means over the users."""
-        return ratios if self.value_labels or ratios.shape[-1] == 1 else ratios[..., :1]
+        return ratios if self.value_labels else ratios[..., :1]
 
     def value_names(self, key: str) -> list[str]:
         """The names of its values in a collection, where it is `key`."""
