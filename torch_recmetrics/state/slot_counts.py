@@ -86,7 +86,7 @@ class CountTable(SlotTable):
         sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
         nothing = torch.full((self.slots.number,), float("nan"), dtype=self.holder.wide, device=self.device)
         values = {name: nothing.clone() for name in self.members}
-        n = nothing.zero_()
+        n = torch.zeros_like(nothing)
         parts = zip(torch.split(items, sizes), torch.split(pairs[:, 1], sizes), strict=True)
         for number, (held, counts) in enumerate(parts):
             if held.shape[0]:  # nobody is in an empty slice

@@ -287,7 +287,7 @@ class Sliced(Wrapper):
 
     def _worst(self, values: Tensor, member: Any) -> SliceValue:
         values = values[:-1]
-        place = int(badness(member, values).nan_to_num(float("-inf")).argmax())  # -inf is a value, the least of these
+        place = int(badness(member, values).nan_to_num(float("-inf")).argmax())  # last: -inf of a value becomes finite
         value = values[place].clone()
         return SliceValue("" if value.isnan() else self.names[place], value)  # nan: no slice has a value
 

@@ -1,4 +1,4 @@
-"""The memory of metrics that ask how often each item was recommended: one integer for each item."""
+"""The states of metrics that ask how often each item was recommended: one integer for each item."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class ItemCounts(ListCounter, KeptRows):
 
     @abstractmethod
     def value(self, counts: Tensor, n_lists: Tensor) -> Tensor:
-        """0-dim float64, from (N,) int64, how many lists hold each item, and how many lists hold any."""
+        """0-dim float64, from how many lists hold each item, int64, and how many hold any.
+
+        The counts are (N,), or of a slice only those above 0.
+        """
 
     @property
     def step(self) -> float:

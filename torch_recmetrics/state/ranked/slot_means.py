@@ -53,7 +53,8 @@ class MeanTable(SumTable):
         """Add the users, or the flat rows, of a prepared update."""
         if prepared.packed is None:
             evaluator: Any = self.holder.evaluator
-            columns, keys = item_columns or columns_of(evaluator, evaluator.evaluated(prepared).values), None
+            columns = item_columns or columns_of(evaluator, evaluator.evaluated(prepared).values)
+            keys = None
             if item_columns and self.drawn and prepared.sample_ids is None:
                 number = self.slots.number
                 keys = self.take_places(columns[0].shape[0] // number).repeat_interleave(number)

@@ -1,4 +1,4 @@
-"""The memory of every metric that is a weighted mean of one number per user: two sums, and four for its error.
+"""The states of metrics that are a weighted mean over users: two sums, and four for the error.
 
 Another aggregation, such as the median, keeps the values themselves.
 
