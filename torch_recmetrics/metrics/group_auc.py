@@ -152,7 +152,7 @@ class GroupAUC(RowMetric):
         else:
             packed = torch.stack([table[0], *map(float_bits, table[1:])], 1)
             self.set_state("table", [torch.cat(gather_rows(packed, process_group))])
-            self.keep_only()
+            self.drop_pieces()
 
 
 def rows_in_groups(clicks: Clicks) -> tuple[Tensor, Rows]:

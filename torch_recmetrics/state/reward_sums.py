@@ -54,7 +54,7 @@ class RewardTable(SumTable):
         super().arrange()
         if not self.drawn:
             self.of_sums, self.keeps_rows = "scatter", True  # a user may have more rows, here or on another rank
-            self.shape, self.combined, self.grown = (self.slots.number, NUMBERS), joined, COLUMNS
+            self.shape, self.combined, self.grown = (self.slots.n_slots, NUMBERS), joined, COLUMNS
             # Of `users` whether a row has one, and which.
             self.columns = {"terms": RowsOf(torch.float64, (COLUMNS,)), "users": RowsOf(columns=(2,))}
 
@@ -72,7 +72,7 @@ class RewardTable(SumTable):
         """(S + 1, 1 + C + C^2 + C): of all rows; those of one user in one slot are a unit."""
         terms, users = columns
         if not bool(users[:, 0].any()):
-            return scatter_by(rows, slots, terms, self.slots.number)
+            return scatter_by(rows, slots, terms, self.slots.n_slots)
         terms, users = terms[rows], users[rows]
         # A row without a user is a unit of its own.
         alone = torch.where(users[:, 0] == 0, torch.arange(1, users.shape[0] + 1, device=self.device), 0)
@@ -80,7 +80,7 @@ class RewardTable(SumTable):
         slots = slots[order[starts]]
         every = torch.arange(slots.shape[0], device=self.device)
         units = sum_by(starts.cumsum(0) - 1, terms[order], slots.shape[0])
-        return scatter_by(every, slots, units, self.slots.number)
+        return scatter_by(every, slots, units, self.slots.n_slots)
 
     def spreads(self) -> dict[str, Spread]:
         return {name: metric.spread_of(self.total()) for name, metric in self.members.items()}
@@ -156,7 +156,7 @@ class RewardSums(RowMetric):
         if sum(others) >= max(KEPT_ROWS, first):
             own = [piece for piece in self.pieces() if piece and "sample_ids" not in piece]
             users, terms = by_user(*(torch.cat([piece[stem] for piece in own]) for stem in ("indexes", "terms")))
-            self.keep_only(self.named())
+            self.drop_pieces(but=self.named())
             self.keep(terms=terms, indexes=users)
 
     def totals(self, ranks: Ranks = HERE) -> tuple[Tensor, Tensor]:
@@ -248,7 +248,7 @@ class RewardSums(RowMetric):
         parts = gather_vectors(torch.cat(self.totals(Ranks(n_pieces > 0, process_group))), process_group)
         self.set_state("scatter", joined(parts[:, :-1]))
         self.set_state("largest", parts[:, -1].amax().reshape(1))
-        self.keep_only()
+        self.drop_pieces()
 
 
 def by_user(users: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:

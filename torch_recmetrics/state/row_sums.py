@@ -154,7 +154,7 @@ class ClickSums(RowMetric):
         sums, spread = self._totals(Ranks(n_named > 0, process_group))
         self.set_state("sums", Ranks(True, process_group).summed(sums))
         self.set_state("spread", Ranks(True, process_group).moments(spread))
-        self.keep_only()
+        self.drop_pieces()
 
 
 class ClickLoss(ClickSums):

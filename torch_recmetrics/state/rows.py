@@ -100,10 +100,10 @@ class KeptRows:
             piece = self.empty_row(stem) if column is None else copy_of(column) if stem in VIEWS else column
             self.set_state(stem, [*self.state(stem), piece])
 
-    def keep_only(self, which: Sequence[bool] = ()) -> None:
-        """Forget all pieces but some."""
+    def drop_pieces(self, *, but: Sequence[bool] = ()) -> None:
+        """Forget all pieces, or all but some: for each whether it stays."""
         for stem in self.stems:
-            self.set_state(stem, [part for part, kept in zip(self.state(stem), which, strict=False) if kept])
+            self.set_state(stem, [part for part, stays in zip(self.state(stem), but, strict=False) if stays])
 
     def named(self) -> list[bool]:
         """Of each piece whether its rows have sample ids."""

@@ -246,7 +246,7 @@ class ScoredRows(RowMetric):
             return
         parts = rows_of(piece for piece, wait in zip(self.pieces(), waits, strict=True) if wait)
         tables = ScoredLabels.of(parts, self.num_bins, self._tables(), self.device).tables
-        self.keep_only([not wait for wait in waits])
+        self.drop_pieces(but=[not wait for wait in waits])
         OwnTables(self, tables, {part.dtype for part in parts})
 
     def scored_labels(self, group: Any = None, *, everywhere: bool = False) -> ScoredLabels:
@@ -273,7 +273,7 @@ class ScoredRows(RowMetric):
         if self.asked == "verdict":
             self.set_state("verdict", [self.judged(seen, agreed, process_group)])
             return
-        self.keep_only()
+        self.drop_pieces()
         if agreed.positives or agreed.negatives:
             how = {"weighted": agreed.weighted_rows, "grouped": "groups" in self.stems}
             rows = joined(seen.rows, agreed.kept_dtype, self.device, **how)

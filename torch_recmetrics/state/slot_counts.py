@@ -52,7 +52,7 @@ class CountTable(SlotTable):
         many = len(waiting) >= WAITING_PIECES or sum(map(torch.numel, waiting)) >= WAITING_IDS
         if many and sample_ids is None and not self.drawn:
             self.set_state("pairs", [self.total(unnamed_only=True)])
-            self.keep_only(self.named())
+            self.drop_pieces(but=self.named())
 
     def total(self, ranks: Ranks = HERE, *, unnamed_only: bool = False) -> Tensor:
         """(P, 2) int64: pairs of slot and item, packed into one ascending number, and how many lists hold each."""
@@ -77,14 +77,14 @@ class CountTable(SlotTable):
         (n_named,) = self.agreed(group=process_group)
         pairs = self.total(Ranks(n_named > 0, process_group))
         self.set_state("pairs", [merged(Ranks(True, process_group).joined(pairs))])
-        self.keep_only()
+        self.drop_pieces()
 
     def spreads(self) -> dict[str, Spread]:
         pairs = self.total()
         stride = self.n_items + 2
         slots, items = pairs[:, 0] // stride, pairs[:, 0] % stride
-        sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
-        nothing = torch.full((self.slots.number,), float("nan"), dtype=self.holder.wide, device=self.device)
+        sizes = torch.bincount(slots, minlength=self.slots.n_slots).tolist()
+        nothing = torch.full((self.slots.n_slots,), float("nan"), dtype=self.holder.wide, device=self.device)
         values = {name: nothing.clone() for name in self.members}
         n = torch.zeros_like(nothing)
         parts = zip(torch.split(items, sizes), torch.split(pairs[:, 1], sizes), strict=True)
@@ -99,11 +99,11 @@ class CountTable(SlotTable):
     # The jackknife
 
     def replicates(self) -> dict[str, Sequence[Jackknife]]:
-        slots = [self._left_out(keys, lists) for keys, lists in self.units_by_slot()]
+        slots = [self._jackknife(keys, lists) for keys, lists in self.units_by_slot()]
         return {name: [of_each[name] for of_each in slots] for name in self.members}
 
-    def _left_out(self, keys: Tensor, lists: Tensor) -> dict[str, Jackknife]:
-        """That of the lists of a slot."""
+    def _jackknife(self, keys: Tensor, lists: Tensor) -> dict[str, Jackknife]:
+        """Of each value, the jackknife of the lists of a slot."""
         nobody = self.sliced and not keys.shape[0]
         filled = (lists >= 0).any(1)  # the others count nowhere
         users, user = torch.unique(keys[filled], return_inverse=True)

@@ -132,7 +132,7 @@ class AucTable(RowTable):
 
     def judged(self, slots: Tensor, groups: Tensor, keys: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         """(S + 1, 4): what a Spread begins with; of a slot without rows n is 0, and the rest nan."""
-        found = torch.full((self.slots.number, 4), float("nan"), dtype=self.holder.wide, device=self.device)
+        found = torch.full((self.slots.n_slots, 4), float("nan"), dtype=self.holder.wide, device=self.device)
         found[:, 2] = 0
         if not self.metric.is_area:  # of other numbers than the whole area, and without a standard error
             for slot, rows in by_slot(slots):
@@ -144,7 +144,7 @@ class AucTable(RowTable):
         share = exact(pairs.twice_u) / (2 * exact(pairs.positives) * exact(pairs.negatives))
         found[pairs.indexes, 0] = share.clamp(max=1)
         if not self.clustered:
-            found[:, 1:] = torch.stack(errors_of(*ascending, self.slots.number)[1:], 1)
+            found[:, 1:] = torch.stack(errors_of(*ascending, self.slots.n_slots)[1:], 1)
             return found
         for slot, rows in by_slot(slots):
             own = Rows(keys[rows], labels[rows], weights[rows], groups[rows])
@@ -165,7 +165,7 @@ class AucTable(RowTable):
         both = Ranks(True, process_group).summed(torch.cat([torch.where(known, here, 0), known], 1))
         summed, n_known = both.chunk(2, 1)
         self.set_state("verdict", [torch.where(n_known > 0, summed, float("nan"))])
-        self.keep_only()
+        self.drop_pieces()
 
     # Resamples
 
@@ -211,7 +211,7 @@ class GroupTable(RowTable):
         if self.drawn:
             return self.drawn_sums(slots, keys, numbers, numbers[:, 1:] > 0)
         every = torch.arange(slots.shape[0], device=self.device)
-        return moments_by(every, slots, self.slots.number, numbers[:, :1], numbers[:, 1:])[:, 0]
+        return moments_by(every, slots, self.slots.n_slots, numbers[:, :1], numbers[:, 1:])[:, 0]
 
     def exchange(self, process_group: Any) -> None:
         table = self.group_values(*self.owned_rows(process_group, owner=1))
@@ -220,7 +220,7 @@ class GroupTable(RowTable):
         else:
             everywhere = Ranks(True, process_group).moments(self.summed(table))
         self.set_state("verdict", [everywhere])
-        self.keep_only()
+        self.drop_pieces()
 
     def spreads(self) -> dict[str, Spread]:
         sums = self.synced_or(lambda: self.summed(self.group_values(*self.entry_rows())))

@@ -35,7 +35,7 @@ class SumTable(SlotTable):
     grown = 0  # how many numbers at the end of it older checkpoints lack
 
     def arrange(self) -> None:
-        several, slots = RowsOf(torch.float64, (self.n_columns,)), (self.slots.number,)
+        several, slots = RowsOf(torch.float64, (self.n_columns,)), (self.slots.n_slots,)
         self.columns = {"numerators": several, "denominators": several}
         self.shape: tuple[int, ...] = (*slots, self.n_columns, MOMENTS)
         # What makes one of the sums of several parts of the rows; None where they add up.
@@ -88,7 +88,7 @@ class SumTable(SlotTable):
     @property
     def enough_rows(self) -> int:
         """So many rows without sample ids wait no longer."""
-        return max(WAITING_ROWS, 2 * self.slots.number)
+        return max(WAITING_ROWS, 2 * self.slots.n_slots)
 
     # Sums
 
@@ -103,7 +103,7 @@ class SumTable(SlotTable):
 
     def moments(self, rows: Tensor, slots: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """The sums of each slot of rows that are not drawn, from the (E,) rows that are in (E,) slots."""
-        return moments_by(rows, slots, self.slots.number, *columns)
+        return moments_by(rows, slots, self.slots.n_slots, *columns)
 
     def summed(self, entries: Tensor, columns: Sequence[Tensor]) -> Tensor:
         """The sums of each slot, of (n, ...) columns of rows and of the entries that put rows into slots."""
@@ -132,7 +132,7 @@ class SumTable(SlotTable):
             unnamed = [rows.shape[0] for rows, named in parts if not named]
             if sum(unnamed) >= self.enough_rows or len(unnamed) >= WAITING_PIECES:
                 self.sums = self.total(unnamed_only=True)
-                self.keep_only(self.named())
+                self.drop_pieces(but=self.named())
 
     def total(self, *, unnamed_only: bool = False) -> Tensor:
         """The sums, and those of the rows that wait; of all, or only of those without sample ids."""
@@ -155,11 +155,11 @@ class SumTable(SlotTable):
         (n_named,) = self.agreed(group=process_group)
         here = self.added(self.sums, self.summed(*self.rows(Ranks(n_named > 0, process_group))))
         self.sums = Ranks(True, process_group).moments(here)
-        self.keep_only()
+        self.drop_pieces()
 
     def replicates(self) -> dict[str, Sequence[Resamples]]:
         sums = self.total()
-        sums = sums.view(self.slots.number, *sums.shape[-2:])
+        sums = sums.view(self.slots.n_slots, *sums.shape[-2:])
         several = (sums[:, -1] > 1).T.tolist()  # of each value; the row has zeros behind these
         values = zip(self.results, self.values(sums[:, :-1]), several, strict=False)
         return {name: list(map(Resamples, of_each.unbind(0), some)) for name, of_each, some in values}

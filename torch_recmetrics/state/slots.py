@@ -41,7 +41,7 @@ class Slots(NamedTuple):
     seed: int = 0
 
     @property
-    def number(self) -> int:
+    def n_slots(self) -> int:
         """S + 1."""
         return self.n_slices + 1
 
@@ -154,7 +154,7 @@ class SlotTable(KeptRows):
 
     def pieces_fit(self, pieces: dict[str, Tensor]) -> bool:
         numbers, slots, _ = self.entry_columns(pieces["entries"])
-        inside = within(numbers, pieces[self.stems[0]].shape[0]) and within(slots, self.slots.number)
+        inside = within(numbers, pieces[self.stems[0]].shape[0]) and within(slots, self.slots.n_slots)
         return inside and super().pieces_fit({stem: piece for stem, piece in pieces.items() if stem != "entries"})
 
     # Entries
@@ -224,7 +224,7 @@ class SlotTable(KeptRows):
         rows, slots, keys = self.entry_columns(entries)
         order = order_by(slots, keys)
         units = keys[order], *(column[rows[order]] for column in columns)
-        sizes = torch.bincount(slots, minlength=self.slots.number).tolist()
+        sizes = torch.bincount(slots, minlength=self.slots.n_slots).tolist()
         yield from zip(*(torch.split(column, sizes) for column in units), strict=True)
 
     def gather(self, group: Any) -> None:
@@ -238,7 +238,7 @@ class SlotTable(KeptRows):
         if self.keyed:
             order = torch.sort(rest[:, -1], stable=True).indices
             rest, *gathered = (column[order] for column in (rest, *gathered))
-        self.keep_only()
+        self.drop_pieces()
         entries = torch.cat([rows.unsqueeze(1), rest], 1)
         self.keep(entries=entries, **dict(zip(self.columns, gathered, strict=True)))
 
@@ -257,7 +257,7 @@ class SlotTable(KeptRows):
         how many units each value is: `counted`, (U, m <= C) bool, padded with 0.
         """
         n = self.slots.num_replicates
-        found = numbers.new_zeros((self.slots.number, n + 2, numbers.shape[1]))
+        found = numbers.new_zeros((self.slots.n_slots, n + 2, numbers.shape[1]))
         for slot, places in by_slot(slots):
             for some in torch.split(places, UNITS_AT_ONCE):
                 found[slot, :n] += exact(poisson_weights(keys[some], self.slots.seed, n)).T @ numbers[some]

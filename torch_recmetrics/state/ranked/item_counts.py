@@ -140,4 +140,4 @@ class ItemCounts(ListCounter, KeptRows):
         (n_named,) = self.agreed(group=process_group)
         total = self._total(Ranks(n_named > 0, process_group))
         self.set_state("counts", Ranks(True, process_group).summed(total))
-        self.keep_only()
+        self.drop_pieces()

@@ -56,8 +56,8 @@ class MeanTable(SumTable):
             columns = item_columns or columns_of(evaluator, evaluator.evaluated(prepared).values)
             keys = None
             if item_columns and self.drawn and prepared.sample_ids is None:
-                number = self.slots.number
-                keys = self.take_places(columns[0].shape[0] // number).repeat_interleave(number)
+                n_slots = self.slots.n_slots
+                keys = self.take_places(columns[0].shape[0] // n_slots).repeat_interleave(n_slots)
             self.count([torch.cat(columns, 1)] if self.drawn else columns, entries, prepared.sample_ids, keys)
             return
         self.set_state("packed", [*self.state("packed"), prepared.packed])
