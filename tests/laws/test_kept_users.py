@@ -179,6 +179,12 @@ def test_equal_weights_are_none_in_a_median(weight: float) -> None:
         assert aggregated_here(torch.arange(9, dtype=torch.float64), mixed * scale, "median") == 7
 
 
+def test_the_median_of_many_users_where_there_is_no_float64() -> None:
+    """The room for rounding was a share of all users in float32: 0.1 % of 10,000 of them, 3 % of 262,144."""
+    for n in (10_000, 1 << 18):
+        assert aggregated_here(torch.arange(n, dtype=torch.float32), torch.ones(n), "median") == (n - 1) // 2
+
+
 def test_a_function_has_no_bounds() -> None:
     """Between the worst and the best order there may be more spread than in both."""
     with pytest.raises(ValueError, match="`keep_bounds` needs an aggregation that never falls"):

@@ -63,9 +63,9 @@ def aggregated(values: Tensor, weights: Tensor, aggregation: str | Callable[[Ten
         return checked_number(aggregation(values.repeat_interleave(weights.to(torch.int64))), values)
     if aggregation == "median":
         order = order_by(values, weights)  # by weight too: sums do not depend on who came first
-        reached = weights[order].cumsum(0)
+        reached = weights[order].to("cpu", torch.float64).cumsum(0)  # float32 has too few digits for many users
         half = reached[-1:] * (0.5 - reached.shape[0] * torch.finfo(reached.dtype).eps)  # what sums may be rounded by
-        return values[order[torch.searchsorted(reached, half)]][0]
+        return values[order[int(torch.searchsorted(reached, half))]]
     return values.min() if aggregation == "min" else values.max()
 
 
