@@ -70,12 +70,14 @@ def test_reset_forgets_and_reset_twice_is_reset_once(variant: Variant, updates: 
 
 
 @each
-def test_between_sync_and_unsync_an_update_is_refused(variant: Variant, updates: list[Update]) -> None:
+def test_between_sync_and_unsync_an_update_or_a_merge_is_refused(variant: Variant, updates: list[Update]) -> None:
     """`unsync` takes back the states of before, and with them whatever was counted meanwhile."""
-    metric = variant.fed(updates[:2])
+    metric, other = variant.fed(updates[:2]), variant.fed(updates[2:3])
     metric._is_synced = True
     with pytest.raises(TorchMetricsUserError, match="is synced: call its `unsync` before an update"):
         metric.update(**updates[2])
+    with pytest.raises(TorchMetricsUserError, match="is synced: call its `unsync` before a merge"):
+        metric.merge_state(other)
     metric._is_synced = False
     assert float(metric.compute()) == variant.expected(updates[:2])
 

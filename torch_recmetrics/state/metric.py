@@ -487,10 +487,10 @@ class RecMetric(Configured, Metric):
 
         return left_out(guarded)
 
-    def check_not_synced(self) -> None:
-        """Refuse an update between `sync` and `unsync`, which takes the states of before back."""
+    def check_not_synced(self, before: str = "an update") -> None:
+        """Refuse an update, or a merge, between `sync` and `unsync`, which takes the states of before back."""
         if self._is_synced:
-            raise TorchMetricsUserError(f"{self.name} is synced: call its `unsync` before an update")
+            raise TorchMetricsUserError(f"{self.name} is synced: call its `unsync` before {before}")
 
     def note_update(self) -> None:
         """A merge or a checkpoint counts as one update."""
@@ -576,6 +576,7 @@ class RecMetric(Configured, Metric):
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add what another metric of the same options has seen (or its ``metric_state``)."""
+        self.check_not_synced("a merge")
         if isinstance(incoming_state, Metric):
             if not isinstance(incoming_state, RecMetric) or incoming_state.signature != self.signature:
                 other = incoming_state.definition() if isinstance(incoming_state, RecMetric) else repr(incoming_state)
