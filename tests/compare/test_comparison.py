@@ -17,7 +17,7 @@ import pytest
 import torch
 from scipy import stats
 
-from torch_recmetrics import MRR, RecMetricCollection
+from torch_recmetrics import MRR, Novelty, RecMetricCollection
 from torch_recmetrics.compare import (
     Comparison,
     Gate,
@@ -266,6 +266,29 @@ def test_two_weights_of_a_user_are_refused() -> None:
     for test in ("wilcoxon", "mcnemar"):
         with pytest.raises(ValueError, match="knows no weights of users: take 'randomization' for hit_rate@10"):
             compare(weighted, "base", "hit_rate@10", test)  # type: ignore[arg-type]
+
+
+def test_the_weight_of_a_user_is_that_of_the_runs_in_which_they_have_a_value() -> None:
+    """A metric keeps the weight of a user without a value as 0, and no weights where all others are 1."""
+    given, lists = torch.tensor([1.0, 1.0, 1.0, 3.0]), torch.tensor([[1, 2], [3, 4], [5, 6], [7, 0]])
+
+    def made(without: int, shift: int) -> UserValues:
+        metric = Novelty(torch.arange(1, 10), 20, top_k=2, keep_users=True)
+        shown = (lists + shift).where(torch.arange(4).unsqueeze(1) != without, -1)
+        metric.update(item_ids=shown, weights=given, sample_ids=torch.arange(4))
+        return metric.users()
+
+    systems = {"base": made(3, 0), "good": made(1, 1), "fine": made(-1, 1)}
+    assert systems["base"].weights is None  # that of user 3 is not known
+    good, fine = compare(systems, "base", test="t").rows
+    assert (good.n, good.undefined, fine.n, fine.undefined) == (2, 2, 3, 1)
+    good, _ = compare(systems, "fine", test="t").rows[::-1]
+    values, other = systems["good"]["novelty@2"][[0, 2, 3]], systems["fine"]["novelty@2"][[0, 2, 3]]
+    assert good.difference == pytest.approx(float(((values - other) * given[[0, 2, 3]]).sum() / 5))
+    about = {"definitions": systems["fine"].definitions, "candidates": systems["fine"].candidates}
+    heavy = UserValues([0, 1, 2, 3], {"novelty@2": [1.0, 1.0, 1.0, NAN]}, weights=[1.0, 1.0, 1.0, 2.0], **about)
+    with pytest.raises(ValueError, match=r"one weight: user 3 has 2\.0 in heavy and 3\.0 in fine"):
+        compare({"heavy": heavy, "base": systems["base"], "fine": systems["fine"]}, "base", "novelty@2")
 
 
 # -- what was measured ------------------------------------------------------------------------------------------------

@@ -277,20 +277,31 @@ def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMi
     if len(common) < 2:
         raise ValueError(f"{argument} must have two users or more in common, got {len(common)}")
     places = {name: torch.searchsorted(run.sample_ids, common) for name, run in runs.items()}
-    weights = {
-        name: torch.ones(len(common), dtype=torch.float64) if run.weights is None else run.weights[places[name]]
-        for name, run in runs.items()
-    }
+    weights = {name: known_weights(run)[places[name]] for name, run in runs.items()}
+    known = weights[first]
     for name, other_weights in weights.items():
-        differs = weights[first] != other_weights
+        differs = (known < other_weights) | (known > other_weights)  # not where one of them is nan
         if bool(differs.any()):
             place = int(differs.nonzero()[0])
+            before = next(run for run, of_run in weights.items() if of_run[place] == known[place])
             raise ValueError(
-                f"{argument} must give a user one weight: user {common[place]} has {weights[first][place]} in {first} "
+                f"{argument} must give a user one weight: user {common[place]} has {known[place]} in {before} "
                 f"and {other_weights[place]} in {name}"
             )
+        known = torch.fmax(known, other_weights)
     weighted = any(run.weights is not None for run in runs.values())
-    return CommonUsers(common, weights[first] if weighted else None, places, left_out)
+    return CommonUsers(common, known.nan_to_num(0) if weighted else None, places, left_out)
+
+
+def known_weights(run: UserValues) -> Tensor:
+    """(U,) the weights of the users; nan for those without a value, whose weight metrics keep as 0 whatever it was."""
+    weights = torch.ones(len(run), dtype=torch.float64) if run.weights is None else run.weights
+    if not run.keys():
+        return weights
+    unknown = torch.stack([run[metric].isnan() for metric in run]).all(0)
+    if run.weights is not None:  # a run has none where those of all other users are 0 or 1
+        unknown &= weights == 0
+    return weights.masked_fill(unknown, torch.nan)
 
 
 def check_numbering(argument: str, runs: Mapping[str, UserValues]) -> None:
