@@ -272,6 +272,7 @@ def test_table() -> None:
     values = {f"val_ndcg@{k}/dataloader_idx_{n}": torch.tensor(k / 100 + n) for n in range(2) for k in (5, 10)}
     values["val_mrr/dataloader_idx_1"] = torch.tensor(0.5)
     values["val_matrix/dataloader_idx_1"] = torch.ones(2, 2)  # no number, no place in the table
+    values["val_curve/dataloader_idx_1"] = (torch.ones(3), torch.ones(3))  # type: ignore[assignment]
     assert table_of(values, "test", "val_").splitlines() == [
         "test, loader 0      @5     @10",
         "ndcg            0.0500  0.1000",

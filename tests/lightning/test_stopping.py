@@ -430,6 +430,16 @@ def test_a_slice_does_not_say_which_epoch_is_best() -> None:
     assert list(metrics.values)[1:] == ["val_mean_rank/even", "val_mean_rank/odd", "val_ndcg@3"]
 
 
+def test_a_matrix_is_not_what_the_best_epoch_is_best_in() -> None:
+    """Nobody knows whether more exposure of a group is better, but each is a number."""
+    exposure = GroupExposure(torch.arange(N_ITEMS) % 2, 3, names=("even", "odd"), keep_users=True)
+    exposure.update(scores_of(0), sample_ids=torch.arange(N_USERS))
+    given = {"preds": "preds", "target": "target", "table": False, "baseline": exposure.users()}
+    metrics = RankingMetrics([BinaryConfusionMatrix(), exposure], **given)
+    trained(metrics, model=Dense(), max_epochs=1)
+    assert [row.metric for row in metrics.comparison] == ["exposure@3/even", "exposure@3/odd"]
+
+
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [

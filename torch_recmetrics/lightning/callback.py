@@ -342,8 +342,8 @@ class RankingMetrics(Callback):
             value, higher = trainer.callback_metrics[monitor], kept.mode == "max"
         else:
             # Of a value of a slice or of a resample nobody knows here whether more is better.
-            own = (name for name in self.values if name in self._logged and self.metric_of(name) is not None)
-            name = next(own, next(iter(self.values)))
+            own = [name for name in self.values if name in self._logged]
+            name = next((name for name in own if self.metric_of(name) is not None), own[0])
             value, higher = self.values[name], getattr(self.metric_of(name), "higher_is_better", True) is not False
         users = bare(self.users[0], self.prefix)
         if self._best is None:

@@ -17,7 +17,7 @@ LOADER = re.compile(r"(?P<name>.*)/dataloader_idx_(?P<number>\d+)")
 
 
 def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Mapping[str, Any] | None = None) -> str:
-    """A row for each metric, a column for each cutoff, a block for each loader.
+    """A row for each metric, a column for each cutoff, a block for each loader; what is no number is left out.
 
     Behind a value stands its standard error, where there is one.
 
@@ -36,7 +36,7 @@ def table_of(values: Mapping[str, Any], title: str, prefix: str = "", errors: Ma
     """
     blocks: dict[str | None, Rows] = {}
     for full, value in values.items():
-        if isinstance(value, Tensor) and value.numel() != 1:
+        if not isinstance(value, int | float) and not (isinstance(value, Tensor) and value.numel() == 1):
             continue
         loader = LOADER.fullmatch(full)
         name = (loader["name"] if loader else full).removeprefix(prefix)
