@@ -230,6 +230,7 @@ def test_the_users_own_ids_go_with_their_numbers(tmp_path: Path) -> None:
         (list(np.array([-7, 2**40, 3, -7])), [2**40, 3, -7]),
         ([2**63, 1, 5, 2**63], ["1", "5", str(2**63)]),  # no integers of Parquet
         ([three, one, two, three], [str(one), str(two), str(three)]),
+        (pa.chunked_array([[-7, 2**40], [3, -7]]), [2**40, 3, -7]),
     ):
         users = UserValues([9, 2, 5, 9], {"a": [0.9, 0.2, 0.5, 0.9]}, user_ids=given)
         users.save(tmp_path / "users.parquet")
@@ -268,6 +269,12 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
         example().save(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["users.parquet"]
+
+
+def test_a_name_may_be_as_long_as_the_file_system_has_them(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 255)
+    example().save(path)
+    assert len(UserValues.load(path)) == len(example())
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
@@ -334,6 +341,7 @@ def test_files_say_the_oldest_format_that_can_hold_them(
         np.array([[4, 2], [9, -1]]),
         torch.tensor([[4, 2], [9, -1]]),
         pd.Series([np.array([4, 2]), np.array([9])]),
+        pa.chunked_array([[[4, 2]], [[9]]]),
     ],
     ids=lambda lists: type(lists).__name__,
 )

@@ -58,7 +58,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise IsADirectoryError(f"`path` must be a file, got the folder {str(target)!r}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"`path` must be in a folder that exists, got {str(target)!r}: make the folder first")
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    draft = target.with_name(f".{secrets.token_hex(8)}")  # short, whatever the length of the name
     try:
         yield draft
         if target.exists():

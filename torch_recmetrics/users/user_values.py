@@ -356,7 +356,8 @@ def as_dict(name: str, given: Any, example: str) -> dict[Any, Any]:
 
 def as_rows(name: str, given: Any, what: str) -> list[Any]:
     """What has an order that can be read, as a list."""
-    rows = given.tolist() if hasattr(given, "tolist") else given
+    to_list = getattr(given, "tolist", None) or getattr(given, "to_pylist", None)  # a column of Arrow has the second
+    rows = given if to_list is None else to_list()
     if isinstance(rows, str | bytes | set | frozenset) or not isinstance(rows, Iterable):
         raise TypeError(f"`{name}` must hold {what}, got {type(given).__name__}")
     return list(rows)
