@@ -477,6 +477,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 def test_p_values_above_1_by_rounding_and_null_are_read() -> None:
     assert corrected([1.0000000000000002, 0.2], "holm") == [1.0, 0.4]
-    first, second = corrected([None, 0.1], "bh")  # type: ignore[list-item]
-    assert math.isnan(first) and second == 0.1
+    for given in ([None, 0.1], (None, 0.1)):
+        first, second = corrected(given, "bh")  # type: ignore[arg-type]
+        assert math.isnan(first) and second == 0.1
     assert users_needed(np.array(0.5)) == users_needed(0.5)  # type: ignore[arg-type]

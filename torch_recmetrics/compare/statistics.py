@@ -430,7 +430,7 @@ def corrected(p_values: Sequence[float], method: Literal["holm", "bh"] | None) -
     [0.03, 0.06, 0.06]
     """
     check.check_choice("method", method, ("holm", "bh", None))
-    given: Any = [math.nan if p is None else p for p in p_values] if isinstance(p_values, list) else p_values
+    given: Any = [math.nan if p is None else p for p in p_values] if isinstance(p_values, list | tuple) else p_values
     found = array("p_values", given, "comparison").copy()
     found[(found > 1) & (found < 1 + ROUNDED)] = 1
     if len(wrong := found[(found < 0) | (found > 1)]):
