@@ -127,11 +127,12 @@ class RecMetricCollection(MetricCollection):
 
     def _by_name(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """All arguments of an update; those given by position have the names that all members have for them."""
-        names: tuple[str, ...] = POSITIONS
-        if not self._fused_state().members:
-            firsts = {tuple(member._update_signature.parameters)[: len(POSITIONS)] for member in self._modules.values()}
-            own = firsts.pop() if len(firsts) == 1 else POSITIONS
-            names = POSITIONS if "preds" in own or len(own) < len(POSITIONS) else own
+        # All metrics of ranked lists have these names for them.
+        members = () if self._fused_state().members else self._modules.values()
+        firsts = {tuple(member._update_signature.parameters)[: len(POSITIONS)] for member in members}
+        names = firsts.pop() if len(firsts) == 1 else POSITIONS
+        if "preds" in names or len(names) < len(POSITIONS):
+            names = POSITIONS
         positional = {name: value for name, value in zip(names, given, strict=True) if value is not None}
         if twice := [name for name, value in named.items() if value is not None and name in positional]:
             raise TypeError(f"`{twice[0]}` was given twice, by position and by name")
@@ -225,16 +226,16 @@ class RecMetricCollection(MetricCollection):
         layout = {name: value for name, value in arguments.items() if name in ARGUMENTS}
         if not fused.others and method == "update":  # nothing to take back or to give
             with torch.no_grad():  # a decorator would be the line that warnings name
-                fused.prepare(layout, method)()
+                fused.advance(fused.prepare(layout), method)
             return {}
         taken = [(member, arguments_taken(member, arguments)) for member in fused.others]
         with all_or_nothing(fused.others):
             # Everything that can be refused comes first; what has advanced by then is taken back.
             with torch.no_grad():
-                advance = fused.prepare(layout, method)
+                prepared = fused.prepare(layout)
             values = self._advance_others(taken, method)
             with torch.no_grad():
-                values |= advance()
+                values |= fused.advance(prepared, method)
         return {name: values.get(id(member)) for name, member in self._modules.items()} if values else {}
 
     def _advance_others(self, taken: list[tuple[Metric, dict[str, Any]]], method: str) -> dict[int, Any]:

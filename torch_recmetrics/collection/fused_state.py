@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,15 +51,15 @@ class FusedState:
 
     # -- updates, all under torch.no_grad() ---------------------------------------------------------------------------
 
-    def prepare(self, layout: dict[str, Any], method: str) -> Callable[[], dict[int, Any]]:
-        """Rank, check and evaluate an update, and give the function that counts it.
+    def prepare(self, layout: dict[str, Any]) -> PendingUpdate | None:
+        """Rank, check and evaluate an update; None where no member ranks."""
+        return None if self.evaluator is None else self.evaluator.prepare(read_layout(self.evaluator.labels, **layout))
 
-        That is :meth:`count`, or :meth:`count_with_values` where the method of the collection is ``"forward"``.
-        """
-        if self.evaluator is None:
-            return dict
-        prepared = self.evaluator.prepare(read_layout(self.evaluator.labels, **layout))
-        return functools.partial(self.count_with_values if method == "forward" else self.count, prepared)
+    def advance(self, prepared: PendingUpdate | None, method: str) -> dict[int, Any]:
+        """Count what was prepared; the values of the batch by the id of the metric where `method` is ``"forward"``."""
+        if prepared is None:
+            return {}
+        return self.count_with_values(prepared) if method == "forward" else self.count(prepared)
 
     def count(self, prepared: PendingUpdate) -> dict[int, Any]:
         """Count what was prepared, and return no values."""
