@@ -283,8 +283,8 @@ class Gate:
             common = kept["candidate"].select(users.sample_ids)
             of_candidate |= {name: common for name in self.not_less if name in common}
         if agreeing:
-            lists = agreement(runs, agreeing, level=self.level, on_missing=on_missing)
-            of_candidate |= dict.fromkeys(agreeing, *lists.users.values())
+            (of_lists,) = agreement(runs, agreeing, level=self.level, on_missing=on_missing).users.values()
+            of_candidate |= dict.fromkeys(agreeing, of_lists)
         contrasts |= {
             name: bound_contrast(of_candidate[name], name, bound, ends[name]) for name, bound in self.not_less.items()
         }

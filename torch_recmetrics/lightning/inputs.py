@@ -126,15 +126,15 @@ def named_arguments(names: Mapping[str, str], step: Step) -> dict[str, Any]:
 
 def look_up(argument: str, name: str, step: Step, called: dict[str, Any]) -> Any:
     """What is found under a dotted name: keys of dicts, attributes, places in tuples and lists."""
-    path, *parts = name.split(".")
-    root = path
+    root, *parts = name.split(".")
+    path = root
     roots = {
         "outputs": (step.outputs, f"what `{step.name}` returned"),
         "batch": (step.batch, "the batch"),
         "module": (step.module, "the module"),
     }
     if root not in roots:
-        root, path, parts = "outputs", "", [path, *parts]
+        root, path, parts = "outputs", "", [root, *parts]
     value, place = roots[root]
     while parts:
         # A key may hold a dot itself.
