@@ -43,8 +43,8 @@ def ranking_metrics(
     Args:
         metrics: names of metrics, such as ``"ndcg"``; ``torch_recmetrics.state.registry.METRICS`` has all of them. Also
             metrics, a list of names and metrics, a dict from names to metrics, or a collection, which is copied. All
-            other options but ``prefix`` and ``postfix`` are for metrics given by name, and ``at`` for all that are not
-            in a dict or a collection.
+            other options but ``prefix``, ``postfix`` and ``keep_users`` are for metrics given by name, and ``at`` for
+            all that are not in a dict or a collection.
         top_k: one cutoff or several; None is the whole list, and gives a name without a suffix. It holds for metrics
             too that have no cutoff by themselves, such as ``"mrr"`` and ``"user_auc"``.
         options: the options of single metrics, such as ``{"map": {"denominator": "relevant"}}`` or

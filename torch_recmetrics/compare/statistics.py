@@ -46,7 +46,7 @@ class PairedResult:
         standard_error: of the difference.
         low, high: its interval; infinite where so few users allow no bound.
         p: of both sides.
-        n: users with a weight above 0 and a difference.
+        n: users with a weight above 0 and a value in both.
     """
 
     difference: float

@@ -266,8 +266,8 @@ class UserValues:
         """Write a Parquet file that :meth:`load` and any other reader of Parquet understands; needs pyarrow.
 
         The columns are ``sample_id``, ``user_id`` (if there are `user_ids`), ``list`` (if there are lists), ``weight``
-        (if there are weights) and the names; definitions, candidates, versions and truth are JSON in the metadata. The
-        file is there whole or not at all.
+        (if there are weights) and the names; definitions, candidates, versions, summaries, truth and hidden are JSON in
+        the metadata. The file is there whole or not at all.
 
         Raises:
             FileNotFoundError: where the folder does not exist.
