@@ -704,6 +704,7 @@ def test_what_is_no_run_is_refused() -> None:
 
 def test_repr() -> None:
     assert repr(Gate("a", {"b": 0.1})) == "Gate(better=('a',), not_worse={'b': 0.1}, level=0.95)"
+    assert repr(Gate(not_worse={"b": np.int64(0)})) == "Gate(better=(), not_worse={'b': 0}, level=0.95)"
 
 
 def test_a_bound_is_of_the_users_that_both_have() -> None:

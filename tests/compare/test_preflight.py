@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -303,3 +304,8 @@ def test_a_catalogue_that_nobody_counted_ends_with_its_largest_id() -> None:
     assert (
         catalogue_size({"truth": torch.tensor([[3, -1]]), "train": torch.tensor([[7]]), "lists": None}, None, None) == 8
     )
+
+
+def test_its_numbers_may_be_those_of_numpy() -> None:
+    ours, theirs = ({"top_k": kind(3), "num_items": kind(ITEMS), "seed": kind(1)} for kind in (int, np.int64))
+    assert preflight(**problem(), **ours) == preflight(**problem(), **theirs)

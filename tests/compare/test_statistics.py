@@ -188,6 +188,14 @@ def test_a_mean_in_standard_errors(mean: float, error: float, expected: float) -
     assert statistics.standardized(mean, error) == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.mark.parametrize("test", [randomization_test, bootstrap_test], ids=lambda test: test.__name__)
+def test_draws_and_seeds_may_be_numbers_of_numpy(test: Any) -> None:
+    values = ([0.5, 1.0, 0.0, 0.7], [0.4, 0.6, 0.1, 0.3])
+    assert test(*values, num_draws=np.int64(99), seed=np.uint8(3)) == test(*values, num_draws=99, seed=3)
+    with pytest.raises(ValueError, match="`seed` must be an integer"):
+        test(*values, seed=np.float64(3))
+
+
 def test_p_is_never_zero() -> None:
     a = np.arange(100) + 1000.0
     for test in (randomization_test, bootstrap_test):

@@ -36,7 +36,7 @@ from torch_recmetrics.compare.statistics import (
     Array,
     PairedResult,
     bootstrap_test,
-    check_draws,
+    checked_draws,
     corrected,
     mcnemar,
     standardized,
@@ -307,7 +307,7 @@ def compare(
     check.check_choice("test", test, TESTS)
     check.check_choice("correction", correction, ("holm", "bh", None))
     check.check_choice("on_missing", on_missing, ("error", "intersect"))
-    check_draws(level, num_draws, seed)
+    num_draws, seed = checked_draws(level, num_draws, seed)
     given: Any = systems
     if not isinstance(given, Mapping) or len(given) < 2 or not all(isinstance(name, str) for name in given):
         got = f"{len(given)}: {', '.join(map(repr, given))}" if isinstance(given, Mapping) else type(given).__name__

@@ -340,9 +340,10 @@ def numbers_of(name: str, given: Any, example: str, check_number: Callable[[str,
     """The numbers by metric, checked; TypeError or ValueError otherwise."""
     if not isinstance(given, Mapping):
         raise TypeError(f"`{name}` must be a dict of metrics and {example}, got {given!r}")
-    for metric, number in given.items():
+    numbers = {metric: check.plain_number(number) for metric, number in given.items()}
+    for metric, number in numbers.items():
         check_number(f"{name}[{metric!r}]", number)
-    return dict(given)
+    return numbers
 
 
 def refuse_missing(name: str, run: Run, metrics: Iterable[str]) -> None:

@@ -132,6 +132,7 @@ def preflight(
     >>> print(report["random lists", "recall@2"].expected)  # 2 of 100 items
     0.02
     """
+    top_k, num_items, seed = map(check.plain_number, (top_k, num_items, seed))
     check.check_positive("top_k", top_k)
     check.check_seed("seed", seed)
     if evaluate is not None and not callable(evaluate):

@@ -17,7 +17,7 @@ from torch_recmetrics.compare.statistics import (
     Differences,
     PairedResult,
     bits,
-    check_draws,
+    checked_draws,
     differences,
 )
 
@@ -154,7 +154,7 @@ def randomization_test(
     >>> round(result.difference, 4), round(result.p, 2)  # 2 of the 128 choices of signs reach it
     (0.2429, 0.02)
     """
-    check_draws(level, num_draws, seed)
+    num_draws, seed = checked_draws(level, num_draws, seed)
     pairs = differences(values, baseline, weights)
     if pairs.is_zero:
         return pairs.result(0.0, 0.0, 1.0)

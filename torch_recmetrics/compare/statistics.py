@@ -240,7 +240,7 @@ def bootstrap_test(
     >>> round(result.difference, 4), result.low > 0
     (0.2429, True)
     """
-    check_draws(level, num_draws, seed)
+    num_draws, seed = checked_draws(level, num_draws, seed)
     pairs = differences(values, baseline, weights)
     place = math.floor((1 - level) / 2 * (num_draws + 1) + 1e-9)
     if pairs.standard_error == 0:
@@ -283,11 +283,13 @@ def bootstrap_statistics(pairs: Differences, num_draws: int, seed: int) -> Array
     return np.concatenate(parts)
 
 
-def check_draws(level: float, num_draws: int, seed: int) -> None:
-    """Refuse what is no level, no number of draws or no seed."""
+def checked_draws(level: float, num_draws: int, seed: int) -> tuple[int, int]:
+    """The number of draws and the seed as integers of Python; refuses what is none, and what is no level."""
     check.check_share("level", level)
+    num_draws, seed = map(check.plain_number, (num_draws, seed))
     check.check_positive("num_draws", num_draws)
     check.check_seed("seed", seed)
+    return num_draws, seed
 
 
 # -- ranks, counts, corrections ---------------------------------------------------------------------------------------
