@@ -82,6 +82,11 @@ def test_a_sequence_without_a_target_is_no_row() -> None:
     assert updated(Coverage(N, 1), PREDS[:1], target_ids=nothing).compute() == 0
 
 
+def test_no_id_of_bytes_is_padding() -> None:
+    preds, ids = torch.arange(3 * 300.0).view(1, 3, 300), torch.tensor([[255, 43, 255]], dtype=torch.uint8)
+    assert functional.hit_rate(preds, target_ids=ids, top_k=300 - 255).tolist() == [1, 0, 1]
+
+
 def test_padded_steps_are_not_read() -> None:
     preds = torch.where((NEXT == -1).unsqueeze(2), float("nan"), PREDS)
     assert torch.equal(

@@ -59,7 +59,7 @@ def rows_of_steps(given: Mapping[str, Any], lead: str, ragged: Mapping[str, Any]
         )
     check.check_device(given[lead].device, given)
     rows = {name: steps_of(name, value, shape, lead, name in ragged) for name, value in given.items()}
-    has_target = (rows["target_ids"] != -1).any(2)
+    has_target = (rows["target_ids"].to(torch.int64) != -1).any(2)  # bytes have no -1: torch would take 255 for it
     sequences, steps = has_target.nonzero(as_tuple=True)
     every = sequences.shape[0] == has_target.numel()
     for name, value in rows.items():
