@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from fixtures.devices import Reads, take_the_cpu_for_a_gpu
@@ -70,9 +72,15 @@ def test_a_warning_does_not_wait_once_for_each_rule(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("given", "says"), [(["a"], "numbers, got text such as 'a'"), ([[1], [1, 2]], "of one length")]
+    ("given", "says"),
+    [
+        (["a"], "numbers, got text such as 'a'"),
+        ([[1], [1, 2]], "of one length"),
+        (np.array("a"), "numbers, got text such as 'a'"),
+        (pd.DataFrame({"column": ["a"]}, index=[7]), "numbers, got text such as 'a'"),
+    ],
 )
-def test_lists_that_are_no_numbers_are_refused(given: list[object], says: str) -> None:
+def test_what_holds_no_numbers_is_refused(given: object, says: str) -> None:
     with pytest.raises(TypeError, match=f"`x` must be .*{says}"):
         plain_tensor("x", given)
 

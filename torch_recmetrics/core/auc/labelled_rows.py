@@ -80,8 +80,8 @@ def read_clicks(
     check.check_argument("preds", preds)
     check.check_argument("target", target)
     shape = tuple(preds.shape)
-    step = COLUMNS.get(shape[1]) if len(shape) == 2 and tuple(target.shape) == shape[:1] else None
-    check.check_shape("target", target, shape, "`preds`", step)
+    hint = COLUMNS.get(shape[1]) if len(shape) == 2 and tuple(target.shape) == shape[:1] else None
+    check.check_shape("target", target, shape, "`preds`", hint)
     given = {"indexes": indexes, "weights": weights, "sample_ids": sample_ids}
     check.check_device(preds.device, {"target": target, **given})
     ignored = None

@@ -61,7 +61,7 @@ def checked_part(
     if item_ids is None:
         return Part(None, None)
     each = "candidates of each user are scores beside their ids, `preds` and `item_ids`"
-    check.check_argument("item_ids", item_ids, ndim=1, steps={2: each})
+    check.check_argument("item_ids", item_ids, ndim=1, hints={2: each})
     check.check_device(pairs.users.device, {"item_ids": item_ids})
     ids = item_ids.detach().to(torch.int64).sort().values
     if ids.shape[0]:

@@ -63,9 +63,9 @@ FLAT = "with `indexes`, the third argument, every argument is flat, a row for ea
 SEQUENCE = "sequences have `preds` (B, T, N) and `target_ids` (B, T) or (B, T, R)"
 EACH_STEP = "give each step of a sequence as a row, {0}.flatten(0, 1), and likewise the other arguments"
 ONE_ID = "one id for each user is {0}.unsqueeze(1)"
-STEPS = {
-    name: {number: text.format(name) for number, text in steps.items()}
-    for name, steps in {
+HINTS = {
+    name: {number: text.format(name) for number, text in hints.items()}
+    for name, hints in {
         "preds": {
             1: "rows of several users need `indexes`, the user of each row; scores of one user are {0}.unsqueeze(0)",
             2: FLAT,
@@ -410,8 +410,8 @@ def flat_layout(given: Given) -> FlatLayout:
     """Flat rows, hidden ones with a score of -inf."""
     for name in given:
         if name not in ("preds", *FLAT_ROWS):
-            step = "; give `item_ids`, a list for each user, in place of `indexes`" if name in REFERENCES else ""
-            raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids{step}")
+            hint = "; give `item_ids`, a list for each user, in place of `indexes`" if name in REFERENCES else ""
+            raise ValueError(f"`{name}` must not be given with flat rows (`indexes`): they carry no item ids{hint}")
     preds, rows = need(given, "preds", 1), {}
     for name in FLAT_ROWS:
         if name == "target" or name in given:
@@ -545,7 +545,7 @@ def need(given: Given, name: str, ndim: int) -> Tensor:
         raise TypeError(
             f"`{name}` must be a tensor, got {type(given[name]).__name__}: pad_ids(lists) makes one of lists"
         )
-    check.check_argument(name, given[name], ndim=ndim, steps=STEPS.get(name))
+    check.check_argument(name, given[name], ndim=ndim, hints=HINTS.get(name))
     tensor: Tensor = given[name].detach().resolve_neg()
     return tensor
 

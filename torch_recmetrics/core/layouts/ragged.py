@@ -68,9 +68,9 @@ def _row(lists: Any, place: int, row: Any) -> Any:
         row = row.to_list()
     if isinstance(row, list | tuple):
         return row
-    step = ": one id for each user is `target_ids` (B,) as it is" if isinstance(row, int) else ""
+    hint = ": one id for each user is `target_ids` (B,) as it is" if isinstance(row, int) else ""
     raise TypeError(
-        f"`lists` must be {TAKEN}, got {type(row).__name__} as row {place} of a {type(lists).__name__}{step}"
+        f"`lists` must be {TAKEN}, got {type(row).__name__} as row {place} of a {type(lists).__name__}{hint}"
     )
 
 

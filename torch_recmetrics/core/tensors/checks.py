@@ -60,12 +60,19 @@ def plain_tensor(name: str, value: Any) -> Any:
         tensor = torch.as_tensor(value if is_list else value.__array__().copy())
         return torch.as_tensor(value, dtype=torch.float64) if is_list and tensor.is_floating_point() else tensor
     except (TypeError, ValueError, RuntimeError) as error:
-        first = next(iter(value), None)
-        if isinstance(first, str):
+        text = first_text(value)
+        if text is not None:
             raise TypeError(
-                f"`{name}` must be numbers, got text such as {first!r}: number what it names, in the same way each time"
+                f"`{name}` must be numbers, got text such as {text!r}: number what it names, in the same way each time"
             ) from None
         raise TypeError(f"`{name}` must be a tensor, or numbers in rows of one length: {error}") from None
+
+
+def first_text(value: Any) -> str | None:
+    """The first entry of a list or of an array, if it is text."""
+    entries = value if isinstance(value, list | tuple) else value.__array__().ravel()
+    first = next(iter(entries[:1]), None)
+    return str(first) if isinstance(first, str) else None
 
 
 def did_you_mean(word: Any, known: Iterable[str], otherwise: str = "", mark: str = "'") -> str:
@@ -160,35 +167,35 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def step_to_a_tensor(value: Any) -> str:
+def hint_of_a_tensor(value: Any) -> str:
     """What to do with numbers or texts that are no tensor."""
     if not isinstance(value, list | tuple) and not hasattr(value, "__array__"):
         return ""
-    entries = list(value if isinstance(value, list | tuple) else value.__array__().ravel()[:1])
-    if entries and isinstance(entries[0], str):
-        return f" of texts such as {str(entries[0])!r}: number what they name, in the same way each time"
+    text = first_text(value)
+    if text is not None:
+        return f" of texts such as {text!r}: number what they name, in the same way each time"
     return ": torch.as_tensor makes one of it"
 
 
-def check_tensor(name: str, value: Any, *, ndim: int | None = None, steps: Mapping[int, str] | None = None) -> None:
-    """Refuse what is not a tensor of so many dimensions; `steps` says what to do with another number of them."""
+def check_tensor(name: str, value: Any, *, ndim: int | None = None, hints: Mapping[int, str] | None = None) -> None:
+    """Refuse what is not a tensor of so many dimensions; `hints` say what to do with another number of them."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}{step_to_a_tensor(value)}")
+        raise TypeError(f"`{name}` must be a tensor, got {type(value).__name__}{hint_of_a_tensor(value)}")
     if value.layout != torch.strided:
         raise TypeError(f"`{name}` must be a dense (strided) tensor, got layout {value.layout}")
     if ndim is not None and value.ndim != ndim:
-        step = (steps or {}).get(value.ndim)
+        hint = (hints or {}).get(value.ndim)
         raise ValueError(
             f"`{name}` must have {ndim} dimension{'s' * (ndim != 1)}, got shape {tuple(value.shape)}"
-            f"{': ' if step else ''}{step or ''}"
+            f"{': ' if hint else ''}{hint or ''}"
         )
 
 
-def check_shape(name: str, value: Tensor, shape: tuple[int, ...], like: str, step: str | None = None) -> None:
-    """Refuse a tensor whose shape is not that of the argument that it belongs to; `step` says what may be meant."""
+def check_shape(name: str, value: Tensor, shape: tuple[int, ...], like: str, hint: str | None = None) -> None:
+    """Refuse a tensor whose shape is not that of the argument that it belongs to; `hint` says what may be meant."""
     if tuple(value.shape) != shape:
-        next_step = "" if step is None else f": {step}"
-        raise ValueError(f"`{name}` must have the shape {shape} of {like}, got {tuple(value.shape)}{next_step}")
+        more = "" if hint is None else f": {hint}"
+        raise ValueError(f"`{name}` must have the shape {shape} of {like}, got {tuple(value.shape)}{more}")
 
 
 def check_rows(name: str, value: Tensor, n_rows: int, like: str) -> None:
@@ -234,9 +241,9 @@ HOLDS: dict[str, Callable[[str, Tensor], None]] = {  # what the arguments of upd
 }
 
 
-def check_argument(name: str, value: Any, *, ndim: int | None = None, steps: Mapping[int, str] | None = None) -> None:
+def check_argument(name: str, value: Any, *, ndim: int | None = None, hints: Mapping[int, str] | None = None) -> None:
     """Refuse what is not a tensor of so many dimensions and of a dtype that this argument may have."""
-    check_tensor(name, value, ndim=ndim, steps=steps)
+    check_tensor(name, value, ndim=ndim, hints=hints)
     if name in HOLDS:
         HOLDS[name](name, value)
 
@@ -395,17 +402,17 @@ def defer_large_gains(
         rule = f'{LARGEST_EXPONENTIAL_RELEVANCE} with gain="exponential" (2^1024 is infinite)'
         refuse_above(checks, relevance, LARGEST_EXPONENTIAL_RELEVANCE, rule, '; use gain="linear"')
     if max_relevance is not None:
-        rule, step = f"max_relevance={max_relevance:g}", ": give ERR the top of your scale"
-        refuse_above(checks, relevance, max_relevance, rule, step)
+        rule, hint = f"max_relevance={max_relevance:g}", ": give ERR the top of your scale"
+        refuse_above(checks, relevance, max_relevance, rule, hint)
 
 
-def refuse_above(checks: ValueChecks, largest: Tensor, most: float, rule: str, step: str) -> None:
+def refuse_above(checks: ValueChecks, largest: Tensor, most: float, rule: str, hint: str) -> None:
     """Relevance above a bound."""
     if largest.element_size() == 1:
         largest = largest.to(torch.float32)  # compared with an int8 the limit itself would be cut to 8 bits
     checks.defer(
         largest > most,
-        lambda row: f"relevance must be at most {rule}, got {largest[row].max().item():g} in row {row}{step}",
+        lambda row: f"relevance must be at most {rule}, got {largest[row].max().item():g} in row {row}{hint}",
     )
 
 
