@@ -109,30 +109,35 @@ def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
 def layout_of_rows(given: Given) -> UserLayout:
     """The layout of arguments with a row for each user."""
     if not REFERENCES.keys().isdisjoint(given):
-        layout = layout_of_rows({name: value for name, value in given.items() if name not in REFERENCES})
-        if isinstance(layout, EmbeddingsLayout) and layout.part.rows is not None:  # a part of the catalogue, as a mask
-            shown = torch.zeros(layout.pairs.n_items, dtype=torch.bool, device=layout.like.device)
-            given = {**given, "mask": shown.index_fill(0, layout.part.rows, True)}
-        name, own = reference_arguments(given)
-        need(given, name, 2)
-        check.check_device(layout.like.device, {name: given[name]})
-        check.check_rows(name, given[name], layout.like.shape[0], f"`{layout.like_name}`")
-        if name == "reference_preds" and not isinstance(layout, ListsLayout):
-            of = "`preds`" if "preds" in given else "the scores of all items"
-            shape = layout.like.shape[0], layout.like.shape[1] if layout.n_items is None else layout.n_items
-            check.check_shape(name, given[name], shape, of)
-        try:
-            reference = layout_of_rows(own)
-        except (ValueError, TypeError) as error:
-            raise type(error)(told_as(name, error)) from None
-        if isinstance(reference, ListsLayout):  # ids of the same items
-            reference = replace(reference, n_items=layout.n_items, mask=given.get("mask"))
-        return replace(layout, reference=(name, reference))
+        return layout_with_reference(given)
     if not EMBEDDINGS.isdisjoint(given):
         return embeddings_layout(given)
     if "item_ids" in given:
         return candidates_layout(given) if "preds" in given else lists_layout(given)
     return scores_layout(given)
+
+
+def layout_with_reference(given: Given) -> UserLayout:
+    """The layout of the other arguments, and the second lists, which have one of their own."""
+    layout = layout_of_rows({name: value for name, value in given.items() if name not in REFERENCES})
+    if isinstance(layout, EmbeddingsLayout) and layout.part.rows is not None:  # a part of the catalogue, as a mask
+        shown = torch.zeros(layout.pairs.n_items, dtype=torch.bool, device=layout.like.device)
+        given = {**given, "mask": shown.index_fill(0, layout.part.rows, True)}
+    name, own = reference_arguments(given)
+    need(given, name, 2)
+    check.check_device(layout.like.device, {name: given[name]})
+    check.check_rows(name, given[name], layout.like.shape[0], f"`{layout.like_name}`")
+    if name == "reference_preds" and not isinstance(layout, ListsLayout):
+        of = "`preds`" if "preds" in given else "the scores of all items"
+        shape = layout.like.shape[0], layout.like.shape[1] if layout.n_items is None else layout.n_items
+        check.check_shape(name, given[name], shape, of)
+    try:
+        reference = layout_of_rows(own)
+    except (ValueError, TypeError) as error:
+        raise type(error)(told_as(name, error)) from None
+    if isinstance(reference, ListsLayout):  # ids of the same items
+        reference = replace(reference, n_items=layout.n_items, mask=given.get("mask"))
+    return replace(layout, reference=(name, reference))
 
 
 @dataclass(frozen=True, eq=False)
