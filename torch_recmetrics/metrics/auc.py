@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_recmetrics.core.auc.delong import auc_and_clustered_error, auc_and_error, lacks_squares
+from torch_recmetrics.core.auc.delong import auc_and_clustered_error, auc_and_error
 from torch_recmetrics.core.auc.exchange import Agreed, count_everywhere
 from torch_recmetrics.core.auc.labelled_rows import Clicks, read_clicks
 from torch_recmetrics.core.auc.scored_labels import Rows, ScoredLabels, joined
@@ -173,7 +173,7 @@ class BinaryAUC(ScoredRows):
         if self.clustered:
             dtype = torch.promote_types(seen.dtype, torch.float32)
             return Spread(*auc_and_clustered_error(joined(seen.rows, dtype, self.device, grouped=True)))
-        if lacks_squares(seen):
+        if seen.weighted_bins:
             self.warn_once(
                 "squares",
                 "the standard error is nan: bins, which scores of half precision and `num_bins` are counted in, do not "

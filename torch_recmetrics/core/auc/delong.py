@@ -19,8 +19,6 @@ from torch_recmetrics.core.tensors.segments import run_first, run_starts, sum_by
 from torch_recmetrics.core.tensors.sorts import sort_with_places
 
 ROUNDING = 1e-15  # a standard error as small is that of rows all pairs of which are alike
-
-
 # Of the negative and the positive rows of each of S different scores, ascending: (2, S) their weights, the squares of
 # these, and how many rows have a weight.
 Sides = list[Tensor]
@@ -134,17 +132,12 @@ def auc_and_clustered_error(rows: Rows) -> Found:
     return auc.clamp(max=1), variance.clamp(min=0).sqrt(), *n_of_units(variances, counts, auc.new_tensor(float(n)))
 
 
-def lacks_squares(seen: ScoredLabels) -> bool:
-    """Whether rows with weights were counted in bins."""
-    return any(counts.is_floating_point() for counts in seen.tables.values())
-
-
 def sides_of(seen: ScoredLabels) -> Sides:
     """Those of all rows."""
     counts = seen.only_histogram
     if counts is not None:
         of_bins = exact(torch.stack(used_bins(counts)[1:]))
-        others = torch.full_like(of_bins, float("nan")) if lacks_squares(seen) else of_bins
+        others = torch.full_like(of_bins, float("nan")) if seen.weighted_bins else of_bins
         return [of_bins, others, others]
     tables = [distinct_rows(counts, dtype) for dtype, counts in seen.tables.items()]
     rows = joined([*seen.rows, *tables], torch.promote_types(seen.dtype, torch.float32), seen.device, weighted=True)
@@ -153,6 +146,6 @@ def sides_of(seen: ScoredLabels) -> Sides:
     n_counted = sum(part.keys.shape[0] for part in tables)  # each of these stands for many rows of one score
     if n_counted:
         of_bins = weights[-n_counted:]
-        squares[-n_counted:] = number[-n_counted:] = float("nan") if lacks_squares(seen) else of_bins
+        squares[-n_counted:] = number[-n_counted:] = float("nan") if seen.weighted_bins else of_bins
     keys, order = sort_with_places(rows.keys)
     return class_sums(run_starts(keys), rows.labels[order], *(column[order] for column in (weights, squares, number)))

@@ -25,7 +25,7 @@ class Agreed(NamedTuple):
 
     has_sample_ids: bool
     weighted_rows: bool  # whether a row that is kept has a weight
-    weighted_tables: bool  # whether a row that is counted in bins has one
+    weighted_bins: bool  # whether a row that is counted in bins has one
     positives: int  # of the rows that are kept
     negatives: int  # likewise
     dtypes: list[torch.dtype]  # of the scores of all rows
@@ -42,14 +42,13 @@ def agree(what: str, local: ScoredLabels, has_sample_ids: bool, group: Any) -> A
     n_rows = sum(part.labels.shape[0] for part in local.rows)
     dtypes = {part.dtype for part in local.rows} | set(local.tables)
     weighted_rows = any(part.weights is not None for part in local.rows)
-    weighted_tables = any(counts.is_floating_point() for counts in local.tables.values())
-    header = [has_sample_ids, weighted_rows, weighted_tables, positives, n_rows - positives]
+    header = [has_sample_ids, weighted_rows, local.weighted_bins, positives, n_rows - positives]
     header += [dtype in dtypes for dtype in KEY_DTYPES]
     vector = torch.tensor(header, dtype=accumulator_dtype(local.device), device=local.device)
     numbers = sum_alike([what], vector, group).to(torch.int64).tolist()
     seen = [dtype for dtype, number in zip(KEY_DTYPES, numbers[5:], strict=True) if number]
-    has_ids, rows_weighted, tables_weighted = map(bool, numbers[:3])
-    return Agreed(has_ids, rows_weighted, tables_weighted, numbers[3], numbers[4], seen)
+    has_ids, rows_weighted, bins_weighted = map(bool, numbers[:3])
+    return Agreed(has_ids, rows_weighted, bins_weighted, numbers[3], numbers[4], seen)
 
 
 def exchange(
@@ -73,7 +72,7 @@ def exchange(
         n_bins = bins_of(dtype, num_bins)
         if n_bins is not None:
             counts = scored_labels.tables.get(dtype, torch.zeros(2 * n_bins, dtype=torch.int64, device=device))
-            tables[dtype] = sum_over_processes(exact(counts) if agreed.weighted_tables else counts, group)
+            tables[dtype] = sum_over_processes(exact(counts) if agreed.weighted_bins else counts, group)
     return ScoredLabels(scored_labels.rows, tables, device), agreed
 
 

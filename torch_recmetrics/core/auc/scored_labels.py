@@ -121,6 +121,11 @@ class ScoredLabels:
         """Whether scores that differ were counted as one."""
         return bool(self.tables.keys() - set(HALF_DTYPES))
 
+    @property
+    def weighted_bins(self) -> bool:
+        """Whether rows with weights were counted in bins."""
+        return any(counts.is_floating_point() for counts in self.tables.values())
+
     def all_rows(self) -> Rows:
         """All rows, and histograms of half precision as rows with weights."""
         parts = self.rows + [distinct_rows(counts, dtype) for dtype, counts in self.tables.items()]
