@@ -162,6 +162,7 @@ def test_what_does_not_go_together_is_refused() -> None:
     ready = rank(preds, target, min_relevance=4)
     updated(NDCG(3, min_relevance=4), ready)
     updated(NDCG(3), ready)
+    updated(NDCG(3, min_relevance=4), rank(ready, top_k=3))
     with refused(metric := NDCG(3, min_relevance=3), r"made with min_relevance=4, but the metric has min_relevance=3"):
         metric.update(ready)
     with refused(metric := NDCG(3, ignore_index=-100), r"made with ignore_index=None"):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_recmetrics.core.layouts.arguments import ARGUMENTS, read_layout
 from torch_recmetrics.core.layouts.reference import REFERENCES
-from torch_recmetrics.core.ranking.ranking import Labels, Ranking
+from torch_recmetrics.core.ranking.ranking import PLAIN, Labels, Ranking
 from torch_recmetrics.core.ranking.requirements import RankingRequirements
 from torch_recmetrics.core.ranking.ties import TIES
 from torch_recmetrics.core.tensors import checks as check
@@ -69,5 +69,6 @@ def rank(
         )
         ranking = read_layout(labels, preds=preds, target=target, indexes=indexes, **layout).ranked(needs, checks)
         checks.raise_first()
-        # On its own: it keeps nothing of the caller's.
-        return ranking.having(target_relevance=ranking.target_relevance.clone(), labels=labels)
+        # On its own: it keeps nothing of the caller's. A Ranking that was given keeps the labels that it was made with.
+        own = labels if ranking.labels == PLAIN else ranking.labels
+        return ranking.having(target_relevance=ranking.target_relevance.clone(), labels=own)
