@@ -290,8 +290,7 @@ class RankingStats:
     """
 
     def __init__(self, ranking: Ranking, ties: str) -> None:
-        if ties not in TIES:
-            check.check_choice("ties", ties, TIES)
+        check.check_choice("ties", ties, TIES)
         if ties == "stable" and not ranking.ordered:
             raise ValueError(UNORDERED)
         self.ranking = ranking
