@@ -116,6 +116,9 @@ def test_item_0_is_an_item() -> None:
     assert preflight(lists, torch.tensor([[0], [1]]), metrics="recall", top_k=2).checks
     with pytest.raises(ValueError, match="two users or more with a relevant item"):
         preflight(lists, torch.tensor([[-1], [1]]), metrics="recall", top_k=2)
+    empty = torch.zeros(2, 0, dtype=torch.int64)
+    with pytest.raises(ValueError, match="two users or more with a relevant item"):
+        preflight(empty, empty)
 
 
 def test_a_truth_that_is_padded_in_front_is_recommended_to_itself() -> None:

@@ -308,7 +308,7 @@ def catalogue_size(given: Mapping[str, Tensor | None], counts: Tensor | None, nu
         num_items = len(counts)
     largest = {name: int(ids.max()) for name, ids in given.items() if ids is not None and ids.numel()}
     if num_items is None:
-        return 1 + max(largest.values())
+        return 1 + max(largest.values(), default=-1)
     if counts is not None and len(counts) != num_items:
         raise ValueError(f"`item_counts` must have one entry for each of the {num_items} items, got {len(counts)}")
     if beyond := [name for name, item in largest.items() if item >= num_items]:
