@@ -418,6 +418,20 @@ def test_the_best_epoch_is_that_of_the_checkpoints_monitor_and_is_resumed(tmp_pa
     assert again.comparison.rows[0].system == "epoch 0"
 
 
+def test_a_loss_of_the_epoch_before_does_not_say_which_epoch_is_best(tmp_path: Path) -> None:
+    """It is there from the second validation on, where the first one was compared by another value."""
+
+    class Losses(Model):
+        def training_step(self, batch: Any) -> torch.Tensor:
+            self.log("train_loss", [2.0, 0.5, 1.0][self.current_epoch], on_step=False, on_epoch=True)
+            return super().training_step(batch)
+
+    metrics = quiet_metrics(baseline=baseline())
+    keep = pl.callbacks.ModelCheckpoint(tmp_path, monitor="train_loss", mode="min")
+    trained(metrics, keep, model=Losses(), max_epochs=3, enable_checkpointing=True)
+    assert metrics.comparison.rows[0].system == "epoch 2"  # by its NDCG
+
+
 def test_a_slice_does_not_say_which_epoch_is_best() -> None:
     """Less is better of its mean rank, which a wrapper does not say; nor has a matrix a best epoch."""
     first = [BinaryConfusionMatrix(), Sliced(MeanRank(), ("even", "odd"))]

@@ -88,8 +88,9 @@ class RankingMetrics(Callback):
             set, which loaders have that do not shuffle.
         baseline: values of users, or the path of a file of them, that the best epoch is compared with when ``fit``
             ends; the table is logged, and kept in ``comparison`` on rank 0. Of several loaders the users of the first
-            are compared. The best epoch is the one by the monitor of ``ModelCheckpoint``, else by the first of the
-            values, those of slices left out. A checkpoint holds its values of users.
+            are compared. The best epoch is the one by the monitor of ``ModelCheckpoint``, else, and where the first
+            validation does not have it, by the first of the values, those of slices left out. A checkpoint holds its
+            values of users.
 
     Raises:
         ValueError, TypeError: for an option that is not allowed; and during validation for a step that returns
@@ -100,6 +101,7 @@ class RankingMetrics(Callback):
     """
 
     stands_on = "Callback"
+    _by_monitor = True  # whether the monitor of ModelCheckpoint says which epoch is best
 
     def __init__(
         self,
@@ -338,7 +340,9 @@ class RankingMetrics(Callback):
         """Keep the values of users of the best epoch."""
         kept: Any = getattr(trainer, "checkpoint_callback", None)
         monitor = getattr(kept, "monitor", None)
-        if monitor in trainer.callback_metrics:
+        # What the first validation lacks is known when the training epoch ends: here it is that of the epoch before.
+        self._by_monitor = self._by_monitor and monitor in trainer.callback_metrics
+        if self._by_monitor:
             value, higher = trainer.callback_metrics[monitor], kept.mode == "max"
         else:
             # Of a value of a slice or of a resample nobody knows here whether more is better.
