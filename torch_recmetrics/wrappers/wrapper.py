@@ -189,17 +189,14 @@ class Wrapper(RecMetric):
     def _update_signature(self, signature: inspect.Signature) -> None:
         """Nothing to set: it follows from the metrics inside."""
 
-    def bound(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of an update by name, those that are None left out."""
-        given = bind(self._update_signature, f"{type(self).__name__}.update()", args, kwargs, "argument")
-        return {name: value for name, value in given.items() if value is not None}
-
     # -- updates ------------------------------------------------------------------------------------------------------
 
     def count_update(self, args: Any, kwargs: dict[str, Any]) -> None:
         """Add the rows of an update, once all rules are checked."""
         slicing = self.slicing
-        given = self.bound(args, kwargs if slicing is None else slicing.own_arguments(kwargs))
+        named = kwargs if slicing is None else slicing.own_arguments(kwargs)
+        bound = bind(self._update_signature, f"{type(self).__name__}.update()", args, named, "argument")
+        given = {name: value for name, value in bound.items() if value is not None}
         slice_ids = None if slicing is None else slicing.take_slice_ids(given)
         entries: Any = (lambda *_: None) if slicing is None else functools.partial(slicing.entries_of_rows, slice_ids)
         with torch.no_grad():
