@@ -154,8 +154,9 @@ def test_times_of_nanoseconds_are_compared() -> None:
     naive = pd.Series(pd.to_datetime([early, late], format="ISO8601"))
     dates = [naive.dt.tz_localize("UTC"), naive.dt.date, pd.Series([early, late])]
     dates += [naive.astype(f"datetime64[{unit}]") for unit in ("s", "us", "ns")]
+    zoned = naive.astype("datetime64[ns]").dt.tz_localize("UTC")  # what pandas writes into Parquet files
     days = [pa.array([dt.time(1), dt.time(2)], kind) for kind in (pa.time32("s"), pa.time64("us"), pa.time64("ns"))]
-    for *others, finest in (dates, days):
+    for *others, finest in (dates, [*dates, zoned], days):
         for before, after in [*zip(others, [finest] * 9), *zip([finest] * 9, others)]:
             train, test = ({"user_id": [1, 2], "item_id": [1, 2], "time": own} for own in (before, after))
             assert overlap(pa.table(train), pa.table(test)).counts["earlier_events"] == 1

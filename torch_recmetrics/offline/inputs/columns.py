@@ -249,4 +249,6 @@ def time_column(work: Any, source: Source, column: str) -> Column:
         return number_column(source, column, rule="a time")
     if not (kind in (*INTEGERS, '"NULL"') or kind.startswith(("DECIMAL", "TIMESTAMP", "DATE", "TIME"))):
         raise InputError(f"{source}: column {column!r} must be times or numbers, its type is {kind}")
-    return Column(name, (Fault(column, f"{name} IS NULL", "a time"),))
+    # Nanoseconds of a time zone are compared with no other times; cast, they are those of UTC.
+    time = f"CAST({name} AS TIMESTAMP_NS)" if kind == "TIMESTAMPTZ_NS" else name
+    return Column(time, (Fault(column, f"{name} IS NULL", "a time"),))
