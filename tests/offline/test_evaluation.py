@@ -410,11 +410,13 @@ def test_users_of_other_truths_are_not_compared() -> None:
 
 
 def test_a_table_of_what_was_seen_may_be_empty_whatever_its_type() -> None:
-    lists = pd.DataFrame({"user_id": [1.0, 2.0], "item_id": [1.0, 2.0], "score": [0.5, 0.4]})
-    truth = pd.DataFrame({"user_id": [1, 2], "item_id": [1, 3]})
+    lists = pd.DataFrame({"user_id": [2.0, 10.0], "item_id": [1.0, 2.0], "score": [0.5, 0.4]})
+    truth = pd.DataFrame({"user_id": [2, 10], "item_id": [1, 3]})
     for kind in ("float64", "int64", "object"):  # what pandas makes of no rows
         seen = pd.DataFrame({"user_id": pd.Series([], dtype=kind), "item_id": pd.Series([], dtype=kind)})
-        assert evaluate(lists, truth, "recall@1", seen=seen)["recall@1"] == 0.5
+        report = evaluate(lists, truth, "recall@1", seen=seen)
+        assert report["recall@1"] == 0.5
+        assert report.user_ids == [2, 10]  # text would stand as '10', '2'
 
 
 def test_metric_objects_start_empty_and_stay_as_they_are() -> None:

@@ -250,9 +250,14 @@ class Ids:
 
     def __init__(self, workspace: Workspace, columns: Sequence[tuple[Source, str]]) -> None:
         self._kinds = {id(source): kind_of_ids(workspace, source, column, plain=True) for source, column in columns}
-        kinds = set(self._kinds.values())
+        empty: list[Source] = []
+        if len(set(self._kinds.values())) > 1:  # a source without a row, such as a CSV file, may have any type
+            empty = [source for source, _ in columns if not workspace.size(source.sql)]
+        kinds = {self._kinds[id(source)] for source, _ in columns if source not in empty}
         self.kind = kinds.pop() if len(kinds) == 1 else TEXT
         self._sql = {id(source): id_as(quoted(own), source.types[own], self.kind) for source, own in columns}
+        self._kinds |= {id(source): self.kind for source in empty}
+        self._sql |= {id(source): f"CAST(NULL AS {self.kind})" for source in empty}
 
     def kind_of(self, source: Source) -> str:
         """What the ids of a source are: BIGINT, UUID or VARCHAR."""
