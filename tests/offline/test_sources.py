@@ -355,6 +355,7 @@ def test_a_column_of_two_kinds_in_several_files_is_refused(
     for name, item in zip(names, (one, other)):
         write_part(pd.DataFrame({"item": item, "score": [1.5]}), name)
     source = work.open("truth", names)
+    assert source.name == ", ".join(map(str, names))
     need_columns(source, {"score": "score"})
     with pytest.raises(InputError, match=rf"'item' must be of one kind in all files, got .*0\.{form}.*1\.{form}"):
         need_columns(source, {"item": "item"})

@@ -286,11 +286,11 @@ def joined_files(
     for path, own in filled if len(filled) > 1 else ():
         types = types_of(work, f"`{role}` ({path})", own)
         for column, kind in types.items():
-            name, before, other = first.setdefault(column.lower(), (column, path, kind))
+            known, before, other = first.setdefault(column.lower(), (column, path, kind))
             if family_of(kind) != family_of(other):  # 7 and '007' would become one, or 7.0 and '7' be two
-                mixed.setdefault(name, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
+                mixed.setdefault(known, f"{other} in {str(before)!r} and {kind} in {str(path)!r}")
             if (kind in FLOATS) != (other in FLOATS):
-                rounded.add(name)
+                rounded.add(known)
         floats = [quoted(column) for column, kind in types.items() if kind == "FLOAT"]  # to which integers are rounded
         wide = ", ".join(f"CAST({column} AS DOUBLE) AS {column}" for column in floats)
         selects.append(f"SELECT * {f'REPLACE ({wide}) ' if wide else ''}FROM {own}")
