@@ -217,6 +217,9 @@ def test_a_metric_at_two_cutoffs_is_drawn_against_them() -> None:
     drawn = Report({"ndcg@5": 0.2, "ndcg@10": 0.3, "mrr@5": 0.4}, versions={}).to_html()
     assert drawn.count("<svg") == 1
     assert "<svg" not in Report({"ndcg@5": 0.2, "mrr@5": 0.4}, versions={}).to_html()
+    groups = {"slices": {"ndcg@5": {"v@1": 0.1, "v@2": 0.3}}, "exposure": {"exposure@5": {"v@1": 0.1, "v@2": 0.3}}}
+    values = {f"{name}/{group}": 0.2 for own in groups.values() for name in own for group in own[name]}
+    assert "against the cutoff" not in Report(values, details=groups).to_html()
 
 
 @pytest.mark.parametrize(("n_metrics", "more"), [(12, False), (13, True), (14, True)])

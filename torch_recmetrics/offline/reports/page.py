@@ -107,8 +107,10 @@ def by_stem(names: Iterable[str]) -> dict[str, dict[float, str]]:
 
 def cutoff_pictures(content: Mapping[str, Any]) -> Iterator[Picture]:
     """A picture of each metric that has several cutoffs."""
-    values, intervals = content["values"], content["intervals"]
-    defined = by_stem(name for name, value in values.items() if value is not None)
+    values, intervals, details = content["values"], content["intervals"], content["details"]
+    groups = [*details.get("slices", {}).items(), *details.get("exposure", {}).items()]
+    of_groups = {f"{metric}/{group}" for metric, own in groups for group in own}  # one may be called as by a cutoff
+    defined = by_stem(name for name, value in values.items() if value is not None and name not in of_groups)
     stems = {stem: {int(k): name for k, name in own.items() if k < math.inf} for stem, own in defined.items()}
     for stem, own in stems.items():
         bars = {k: (values[name], *intervals.get(name, (None, None))) for k, name in own.items()}
