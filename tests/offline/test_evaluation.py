@@ -196,9 +196,10 @@ def test_ranks_take_the_place_of_scores() -> None:
     lists = pa.table({"user_id": ["a", "b", "a"], "item_id": ["x", "x", "y"], "place": [2, 1, 1]})
     truth = pa.table({"user_id": ["a", "b"], "item_id": ["x", "z"]})
     assert evaluate(lists, truth, "mrr", 5, rank="place").users["mrr@5"].tolist() == [0.5, 0.0]
-    twice = pa.table({"user_id": ["a", "a"], "item_id": ["x", "y"], "place": [2, 2]})
-    with pytest.raises(InputError, match=r"row 2\): user 'a' has rank 2 a second time"):
-        evaluate(twice, truth, "mrr", 5, rank="place")
+    for rank in (2, 12_345_678):
+        twice = pa.table({"user_id": ["a", "a"], "item_id": ["x", "y"], "place": [rank, rank]})
+        with pytest.raises(InputError, match=rf"row 2\): user 'a' has rank {rank} a second time"):
+            evaluate(twice, truth, "mrr", 5, rank="place")
 
 
 def test_seen_items_are_taken_out_and_the_rest_moves_up() -> None:

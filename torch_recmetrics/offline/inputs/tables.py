@@ -506,7 +506,7 @@ class Tables:
         place, (one, *others) = found
         if not others:
             raise InputError(f"{place}: each item must stand there once, got {one!r} again")
-        what = f"item {str(others[0])!r}" if keys[1] == "item" else f"rank {others[0]:g}"
+        what = f"item {str(others[0])!r}" if keys[1] == "item" else f"rank {int(others[0])}"
         raise InputError(f"{place}: user {str(one)!r} has {what} a second time: it must stand there once")
 
 
