@@ -12,7 +12,8 @@ from torch_recmetrics.offline.inputs.sources import FLOATS, INTEGERS, TEXT, Inpu
 
 NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", '"NULL"')  # what frames without a row have as types too
 LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")  # some of whose integers no int64 holds
-NO_IDS = ("STRUCT", "MAP", "ARRAY", "DECIMAL", "BOOLEAN", "BLOB", "UNION")
+NESTED = ("STRUCT", "MAP", "ARRAY")
+NO_PLAIN_IDS = (*NESTED, "DECIMAL", "BOOLEAN", "BLOB", "UNION")
 ZONED = "TIMESTAMP WITH TIME ZONE"
 EXACT = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}  # up to which all whole numbers are different floats
 MOST_INTEGER = 1 << 64  # beyond it nearly all numbers were floats before
@@ -195,7 +196,7 @@ def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
     if plain and (kind in LARGE or (kind.startswith("DECIMAL") and kind.endswith(",0)"))):
         fits = f"{name} BETWEEN -9223372036854775808 AND 9223372036854775807"
         return TEXT if work.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0] is False else "BIGINT"
-    if kind.endswith("]") or kind.startswith(NO_IDS if plain else NO_IDS[:3]):
+    if kind.endswith("]") or kind.startswith(NO_PLAIN_IDS if plain else NESTED):
         rule = "integers, text or UUIDs" if plain else "ids"
         raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
     return TEXT if plain and kind != "UUID" else kind
