@@ -88,8 +88,8 @@ def function_of(metric: type[RelevanceMeans | ClickSums], name: str) -> Callable
     values.__name__ = values.__qualname__ = name
     values.__module__ = __name__
     returned = "0-dim value" if issubclass(metric, ClickSums) else "(B,) values of the users"
-    sentence = (metric.__doc__ or "").partition("\n\n")[0]
-    values.__doc__ = f"{sentence}\n\n    The {returned}; see :class:`~torch_recmetrics.{metric.__name__}`.\n    "
+    sentence = (inspect.getdoc(metric) or "").partition("\n\n")[0]
+    values.__doc__ = f"{sentence}\n\nThe {returned}; see :class:`~torch_recmetrics.{metric.__name__}`.\n"
     return values
 
 

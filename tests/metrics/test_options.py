@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from fixtures.refusals import refused
 from fixtures.variants import DEFAULTS, RANKED, RANKING_NAMES, Variant
 
 import torch_recmetrics
+from torch_recmetrics.state.options import documented
 
 NAMES = tuple(variant.metric.__name__ for variant in DEFAULTS)
 WORDS = dict(zip(NAMES, RANKING_NAMES, strict=True))
@@ -197,3 +199,12 @@ def test_docstrings_name_the_defaults() -> None:
     )
     assert "persistence: p, the probability to read on, a float between 0 and 1. Default: 0.8. propensities:" in of_rbp
     assert "their ids are 0 to N - 1. top_k: Cutoff K >= 1. Default: 10. nan_action:" in of_coverage
+
+
+def test_docstrings_without_indentation_name_the_options_too() -> None:
+    """As Python 3.13 and newer leave them."""
+    written = "What it is.\n\n    Raises:\n        ValueError: never.\n\n    >>> 1\n    1\n    "
+    with_options = documented(written, torch_recmetrics.RBP.declared_options)
+    of_options = (with_options or "").partition("\nRaises:")[0].partition("\nArgs:\n")[2]
+    assert "\n    persistence: p, " in of_options
+    assert documented(inspect.cleandoc(written), torch_recmetrics.RBP.declared_options) == with_options

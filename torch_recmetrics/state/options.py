@@ -185,17 +185,17 @@ class Configured:
 
 def documented(docstring: str | None, options: dict[str, Option]) -> str | None:
     """A docstring of a metric with a section of its options, before the errors and the example."""
-    known = docstring or ""
-    places = [known.find(mark) for mark in ("\n    Raises:", "\n    >>>") if mark in known]
+    known = inspect.cleandoc(docstring or "")  # from Python 3.13 on it is not indented
+    places = [known.find(mark) for mark in ("\nRaises:", "\n>>>") if mark in known]
     if not places:
         return docstring
-    text = "\n    Args:\n"
+    text = "\nArgs:\n"
     for name, declared in options.items():
         if declared.doc:
             choices = f"One of {', '.join(f'``{word!r}``' for word in declared.choices)}."
             default = "" if declared.default is REQUIRED else f"Default: {declared.default!r}."
             sentence = f"{name}: {declared.doc} {choices if declared.choices else default}"
-            text += textwrap.fill(sentence, 116, initial_indent=8 * " ", subsequent_indent=12 * " ") + "\n"
+            text += textwrap.fill(sentence, 112, initial_indent=4 * " ", subsequent_indent=8 * " ") + "\n"
     return known[: min(places)] + text + known[min(places) :]
 
 
