@@ -456,7 +456,7 @@ def test_values_of_users_beside_a_logged_mean() -> None:
     assert not table.rows[1].paired
     for name in ("new", "newer"):
         systems[name].weights = torch.full((N,), 1e200, dtype=torch.float64)  # equal, and their squares are infinite
-    assert compare(systems, "old", "ndcg@10").rows == table.rows
+    assert repr(compare(systems, "old", "ndcg@10").rows) == repr(table.rows)  # the effect is nan
 
 
 def test_too_few_users_beside_a_logged_mean() -> None:

@@ -84,7 +84,7 @@ def test_label_ranking_average_precision_counts_empty_users_as_one() -> None:
 def test_label_ranking_average_precision_treats_ties_in_its_own_way() -> None:
     """Cause: every item of a block takes the block's last rank. Three equal scores, two of them relevant: each counts
     2 / 3 there, where our pessimistic order gives (1 / 2 + 2 / 3) / 2 and the average is (1 + 5 / 6 + 7 / 12) / 3."""
-    preds, target = torch.ones(1, 3), torch.tensor([[1, 0, 1]])
+    preds, target = torch.ones(1, 3, dtype=torch.float64), torch.tensor([[1, 0, 1]])  # SciPy keeps ranks in this dtype
     assert sk.label_ranking_average_precision_score(target.numpy(), preds.numpy()) == close(2 / 3)
     problem = Problem(preds, target)
     assert problem.ours("average_precision", None, ties="pessimistic") == close([(1 / 2 + 2 / 3) / 2])
