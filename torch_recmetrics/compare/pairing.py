@@ -296,11 +296,12 @@ def common_users(argument: str, runs: Mapping[str, UserValues], on_missing: OnMi
 def known_weights(run: UserValues) -> Tensor:
     """(U,) the weights of the users; nan for those without a value, whose weight metrics keep as 0 whatever it was."""
     weights = torch.ones(len(run), dtype=torch.float64) if run.weights is None else run.weights
-    if not run.keys():
-        return weights
-    unknown = torch.stack([run[metric].isnan() for metric in run]).all(0)
-    if run.weights is not None:  # a run has none where those of all other users are 0 or 1
-        unknown &= weights == 0
+    # A run has no weights where those of all users with a value are 1.
+    unknown = ((weights == 0) | (run.weights is None)) & bool(run.keys())
+    for metric in run:
+        if not bool(unknown.any()):  # as a rule after the first metric
+            break
+        unknown = unknown & run[metric].isnan()
     return weights.masked_fill(unknown, torch.nan)
 
 
