@@ -209,12 +209,15 @@ def test_the_definition_says_that_candidates_were_sampled() -> None:
 
 SEEN = torch.tensor([[0], [-1]])
 FLAT = {"preds": PREDS.flatten(), "target": torch.ones(6), "indexes": torch.arange(6) // 3}
+PAIRS = {"user_embeddings": PREDS, "item_embeddings": torch.eye(3), "target_ids": UPDATE["target_ids"].clamp(max=2)}
 HIDING = {
     "seen_ids": {**CATALOGUE, "seen_ids": SEEN},
     "mask": {**CATALOGUE, "mask": torch.ones_like(PREDS, dtype=torch.bool)},
     "lists": {"item_ids": IDS, "target_ids": UPDATE["target_ids"], "seen_ids": SEEN},
     "flat": {**FLAT, "mask": torch.ones(6, dtype=torch.bool)},
     "ready": {"preds": rank(**CATALOGUE, seen_ids=SEEN)},
+    "a part of the catalogue": {**PAIRS, "mask": torch.tensor([True, True, False])},
+    "a part for each user": {**PAIRS, "mask": torch.tensor([[True, True, False], [True, False, True]])},
 }
 MAKERS = {
     "alone": lambda: NDCG(2),

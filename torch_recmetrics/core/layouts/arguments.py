@@ -477,6 +477,7 @@ def embeddings_layout(given: Given) -> EmbeddingsLayout:
     pairs = checked_embeddings(users, items, given.get("item_bias"), "dot")
     part = checked_part(given.get("item_ids"), given.get("mask"), pairs)
     rows = users_of({**given, "mask": part.mask}, users, "user_embeddings")
+    rows["hides"] |= "mask" in given  # one mask for all users has become the items of the part
     n_candidates = part.rows.shape[0] if part.rows is not None and "item_ids" in given else None
     return EmbeddingsLayout(
         users, "user_embeddings", pairs.n_items, pairs=pairs, part=part, n_candidates=n_candidates, **rows
