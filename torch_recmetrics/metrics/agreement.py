@@ -216,7 +216,7 @@ class RBO(AgreementMeans):
     weight. Behind the end of a list the agreement is taken to go on as it was (RBO_EXT), with lists of two lengths too.
 
     Undefined: for users with two empty lists, who are left out; nan where no user counts.
-    Range: [0, 1]; 1 for the same list, 0 where no item is shared.
+    Range: [0, 1]; 1 for the same list, or one that goes on where the other ends, 0 where no item is shared.
     Source: W. Webber, A. Moffat and J. Zobel, A similarity measure for indefinite rankings, TOIS 2010, equation 32.
     Same convention as ``rbo_ext`` of the package rbo.
 
