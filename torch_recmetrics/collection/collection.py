@@ -46,7 +46,7 @@ class RecMetricCollection(MetricCollection):
         prefix: put in front of every name, such as ``"val_"``.
         postfix: put behind every name.
         keep_users: True keeps the value of every user in every ranking metric, which :meth:`users` returns: 16 bytes
-            for each user and metric, and every update must give ``sample_ids``.
+            for each user, and 8 more for each metric. Every update must then give ``sample_ids``.
 
     Raises:
         ValueError: for two metrics of one name (pass a dict then), for a name that cannot be one, or for an update that

@@ -20,9 +20,10 @@ class UserBootstrap(Wrapper):
     The draw depends only on ``seed``, the replicate and the user's ``sample_ids`` (``indexes`` of flat rows, the group
     of ``GroupAUC``). So the replicates are the same to the last bit for any split into batches and processes, two
     metrics with one seed draw the same users, and a user that comes twice counts once. Without ids the draw depends on
-    the user's place and process: another split draws other numbers, and of two metrics that are merged the users of one
-    place are drawn together, so give ids to those. In click metrics without groups the rows are drawn; rows with one
-    sample id are drawn together, and with ``BinaryAUC(clustered=True)`` the rows with one value of ``indexes``.
+    the user's place and process: another split into processes draws other numbers, and of two metrics that are merged
+    the users of one place are drawn together, so give ids to those. In click metrics without groups the rows are drawn;
+    rows with one sample id are drawn together, and with ``BinaryAUC(clustered=True)`` the rows with one value of
+    ``indexes``.
 
     A resample holds fewer different users than the sample. That lowers coverage, entropy and personalization and raises
     Gini, so these counts over items have a jackknife in place of it: users are left out one by one, or from R users on
@@ -34,9 +35,9 @@ class UserBootstrap(Wrapper):
     A distance, such as ``ExposureDisparity(per="system")``, is larger in a sample than of all users: near the target
     its interval is that of as many users too, and lies above the truth.
 
-    Means over users and click metrics keep R sums; with ids also the users' values, 16 bytes for each metric, until
-    ``compute``. Counts over items keep the lists, a median the values, AUCs the rows. Between processes these go to all
-    of them. ``update`` takes the arguments of the metric's ``update``.
+    Means over users and click metrics keep R sums; with ids also the users' values, 24 bytes for each user and 16 more
+    for each metric, until ``compute``. Counts over items keep the lists, a median the values, AUCs the rows. Between
+    processes these go to all of them. ``update`` takes the arguments of the metric's ``update``.
 
     ``UserBootstrap(Sliced(metric))`` and ``Sliced(UserBootstrap(metric))`` have the same results: those of each slice
     are what its users alone would have, but that users without an id are drawn by their place among all.
