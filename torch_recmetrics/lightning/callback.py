@@ -82,7 +82,7 @@ class RankingMetrics(Callback):
         table: show a table when validation or test ends, of the values +- their standard errors.
         log_errors: log the standard errors too, under names such as ``val_ndcg@10_se``.
         drop_padding: leave out the rows that a ``DistributedSampler`` repeated.
-        other_keys: keys of the returned dict that are not meant for the metrics.
+        other_keys: keys of the returned dict that are not meant for the metrics, ``"loss"`` among them if there is one.
         keep_users: keep the value of every user, in ``users``, a :class:`~torch_recmetrics.compare.UserValues` for each
             loader after every validation. The sample ids are those of the step, else the places of the rows in the data
             set, which loaders have that do not shuffle.
