@@ -209,15 +209,19 @@ def test_the_definition_says_that_candidates_were_sampled() -> None:
 
 SEEN = torch.tensor([[0], [-1]])
 FLAT = {"preds": PREDS.flatten(), "target": torch.ones(6), "indexes": torch.arange(6) // 3}
-PAIRS = {"user_embeddings": PREDS, "item_embeddings": torch.eye(3), "target_ids": UPDATE["target_ids"].clamp(max=2)}
+EMBEDDED = {
+    "user_embeddings": torch.eye(2),
+    "item_embeddings": torch.eye(3)[:, :2],
+    "target_ids": torch.tensor([[1], [0]]),
+}
 HIDING = {
     "seen_ids": {**CATALOGUE, "seen_ids": SEEN},
     "mask": {**CATALOGUE, "mask": torch.ones_like(PREDS, dtype=torch.bool)},
+    "mask of all": {**EMBEDDED, "mask": torch.tensor([True, False, True])},
+    "mask of each": {**EMBEDDED, "mask": torch.ones(2, 3, dtype=torch.bool)},
     "lists": {"item_ids": IDS, "target_ids": UPDATE["target_ids"], "seen_ids": SEEN},
     "flat": {**FLAT, "mask": torch.ones(6, dtype=torch.bool)},
     "ready": {"preds": rank(**CATALOGUE, seen_ids=SEEN)},
-    "a part of the catalogue": {**PAIRS, "mask": torch.tensor([True, True, False])},
-    "a part for each user": {**PAIRS, "mask": torch.tensor([[True, True, False], [True, False, True]])},
 }
 MAKERS = {
     "alone": lambda: NDCG(2),
@@ -256,6 +260,31 @@ def test_the_definition_says_that_items_were_hidden(way: str, kind: str) -> None
         assert of(other) == hidden
     one.reset()
     assert of(one) == plain
+
+
+RANKED_AMONG = {
+    "candidates of each": UPDATE,
+    "candidates of all": {**CATALOGUE, "item_ids": torch.tensor([40, 7, 12])},
+    "all items": CATALOGUE,
+    "seen_ids": HIDING["seen_ids"],
+    "mask": HIDING["mask"],
+    "lists": {"item_ids": IDS, "target_ids": UPDATE["target_ids"]},
+    "part": {**EMBEDDED, "item_ids": torch.tensor([0, 2])},
+    "mask of all": {**EMBEDDED, "mask": torch.tensor([True, False, True])},
+    "mask of each": {**EMBEDDED, "mask": torch.ones(2, 3, dtype=torch.bool)},
+}
+
+
+@pytest.mark.parametrize("way", RANKED_AMONG)
+def test_a_ready_ranking_tells_what_was_ranked(way: str) -> None:
+    """As its arguments do: a value among candidates must not pass for one of the catalogue."""
+    given = {**RANKED_AMONG[way], "sample_ids": torch.tensor([3, 8])}
+    direct, ready = NDCG(2, keep_users=True), NDCG(2, keep_users=True)
+    direct.update(**given)
+    ready.update(rank(**given))
+    assert ready.definition() == direct.definition()
+    assert ready.users().candidates == direct.users().candidates
+    assert ("sampled" in ready.definition()) == (way in ("candidates of each", "candidates of all", "part"))
 
 
 def test_states_alone_carry_what_was_ranked() -> None:

@@ -167,6 +167,10 @@ class ReadyLayout(Layout):
 
     ranking: Ranking
 
+    @property
+    def n_scored(self) -> int | None:
+        return self.ranking.n_scored
+
     def ranked(self, needs: RankingRequirements, checks: check.ValueChecks) -> Ranking:
         ranking, depth = self.ranking, self.ranking.depth
         lacks = {
@@ -277,6 +281,8 @@ class UserLayout(Layout):
             sample_ids=sample_ids,
             has_target=self.targets is not None,
             n_items=self.n_items,
+            n_candidates=self.n_candidates,
+            n_scored=self.n_scored,
             hides=self.hides,
         )
         defer_unlisted(checks, ranking, needs)
@@ -408,7 +414,8 @@ def ready_layout(given: Given, labels: Labels) -> ReadyLayout:
     extra = [name for name in given if name != "preds"]
     if extra:
         raise ValueError(f"a ready Ranking carries all there is: `{extra[0]}` must not be given beside it")
-    return ReadyLayout(ranking.above, "preds", ranking.n_items, ranking, hides=ranking.hides)
+    told = {"n_candidates": ranking.n_candidates, "hides": ranking.hides}
+    return ReadyLayout(ranking.above, "preds", ranking.n_items, ranking, **told)
 
 
 def flat_layout(given: Given) -> FlatLayout:
@@ -476,8 +483,7 @@ def embeddings_layout(given: Given) -> EmbeddingsLayout:
     users, items = need(given, "user_embeddings", 2), need(given, "item_embeddings", 2)
     pairs = checked_embeddings(users, items, given.get("item_bias"), "dot")
     part = checked_part(given.get("item_ids"), given.get("mask"), pairs)
-    rows = users_of({**given, "mask": part.mask}, users, "user_embeddings")
-    rows["hides"] |= "mask" in given  # one mask for all users has become the items of the part
+    rows = users_of(given, users, "user_embeddings") | {"mask": part.mask}
     n_candidates = part.rows.shape[0] if part.rows is not None and "item_ids" in given else None
     return EmbeddingsLayout(
         users, "user_embeddings", pairs.n_items, pairs=pairs, part=part, n_candidates=n_candidates, **rows

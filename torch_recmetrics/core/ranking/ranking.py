@@ -100,6 +100,8 @@ class Ranking:
     has_target: bool = True  # False: nobody said what is relevant
     finished: bool = False  # the lists came ready, so an item that is not in them may have been left out
     n_items: int | None = None  # items that were scored; None for lists of ids and flat rows
+    n_candidates: int | None = None  # of each user; None where all items were scored
+    n_scored: int | None = None  # `n_items`, but None with a mask, which may hide padding
     hides: bool = False  # `seen_ids` or a `mask` said what must not be recommended
     total_weight: Tensor | None = None  # (B,) of the relevant items, where the relevance is their weight
     # The same lists with weights of the items, times their gain, as relevance
