@@ -19,6 +19,8 @@ from torch_recmetrics import (
     NDCG,
     BinaryAUC,
     Coverage,
+    GroupAUC,
+    LogLoss,
     Recall,
     RecMetricCollection,
     Sliced,
@@ -226,3 +228,20 @@ def test_users_of_flat_rows_share_tables_of_a_bounded_size(monkeypatch: pytest.M
     for name, values in fed(around(MRR())[1], [update]).replicates().items():
         assert torch.equal(values.nan_to_num(-1), expected[name].nan_to_num(-1))
     assert [float(value) for value in fed(Sliced(MRR(), NAMES), [update]).compute().values()] == [1 / 2, 1, 1 / 3]
+
+
+@pytest.mark.parametrize("metric", [BinaryAUC(), BinaryAUC(num_bins=4), GroupAUC(), LogLoss()], ids=str)
+def test_sample_ids_of_rows_without_predictions_say_nothing(metric: Any) -> None:
+    """As (B, 0) scores have: they stand for no row, and none that comes later is a repeated one."""
+    ids = torch.tensor([4, 7, 9])
+    own = {"indexes": ids} if isinstance(metric, GroupAUC) else {}
+    scores, target = torch.tensor([[0.2, 0.7], [0.6, 0.4], [0.1, 0.9]]), torch.tensor([[0, 1], [1, 1], [1, 0]])
+    slices = {"slice_ids": torch.tensor([0, 1, 0])}
+    makers = [(Sliced, slices), (UserBootstrap, {})]
+    for make, more in makers[: 1 if getattr(metric, "num_bins", None) else 2]:  # of bins no rows could be drawn
+        plain, wrapper = make(metric), make(metric)
+        for of in (wrapper, plain):
+            if of is wrapper:
+                of.update(scores[:, :0], target[:, :0], sample_ids=ids, **own, **more)
+            of.update(scores, target, sample_ids=ids, **own, **more)
+        assert str(wrapper.compute()) == str(plain.compute())

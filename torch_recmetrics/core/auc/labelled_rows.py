@@ -119,6 +119,8 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
     if not (len(shape) == 2 and tuple(value.shape) == shape[:1]):
         check.check_shape(name, value, shape, "`preds`")
     column: Tensor = value.detach()
+    if name == "sample_ids" and 0 in shape:
+        column = column[:0]  # (B, 0) predictions: an id of no row must not be remembered as seen
     if name == "weights":
         check.defer_weights(checks, column.reshape(-1))
     if name != "sample_ids" and len(shape) == 2 and column.ndim == 1:
