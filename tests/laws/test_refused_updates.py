@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -100,3 +101,24 @@ def test_an_update_that_auc_cannot_read_changes_no_member(given: Update, missing
         metrics.update(**given)
     with refused(metrics, "`target` must hold 0 and 1 only, got 3 in row 1"):
         metrics.update(torch.rand(2, 3), torch.tensor([[1, 0, 0], [0, 3, 0]]))
+
+
+class Interrupted(NDCG):
+    """Whose ``forward`` somebody ends between the update and the value of the batch."""
+
+    ends = False
+
+    def sync(self, *args: Any, **kwargs: Any) -> None:
+        if self.ends:
+            raise KeyboardInterrupt
+        super().sync(*args, **kwargs)
+
+
+def test_users_who_wait_when_a_forward_ends_are_not_counted_with_the_next_ones() -> None:
+    first, last = ({"preds": torch.rand(3, 5), "target_ids": torch.tensor(ids)} for ids in ([0, 1, 2], [4, 4, 4]))
+    metric, other = Interrupted(2), NDCG(2)
+    fed(metric, [first]).ends = True
+    with pytest.raises(KeyboardInterrupt):
+        metric(torch.eye(5), target_ids=torch.arange(5))
+    metric.ends = False
+    assert torch.equal(fed(metric, [last]).compute(), fed(other, [first, last]).compute())

@@ -53,7 +53,6 @@ BESIDE_STATES = (
     *("_is_synced", "_cache", "_forward_cache", "candidates_seen"),
 )
 
-NOTHING_DEFERRED: dict[str, Any] = {"_waiting": None, "_deferred": {}}  # as it is once states are read
 INTERVALS = ("confidence_interval", "standard_error")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,6 +97,8 @@ def all_or_nothing(metrics: Iterable[Metric]) -> Generator[None, None, None]:
         yield
     except BaseException:
         for metric, state in before:
+            if isinstance(metric, RecMetric):
+                metric.evaluate_waiting()  # or those users would be counted with the next ones
             metric.__dict__.update(state)
         raise
 
@@ -110,7 +111,7 @@ def remembered(metric: Metric) -> dict[str, Any]:
     states = {name: getattr(metric, name) for name in metric._defaults}
     beside = {name: getattr(metric, name) for name in BESIDE_STATES if hasattr(metric, name)}
     if isinstance(metric, RecMetric):  # the states of ours are replaced, never written to
-        return states | beside | NOTHING_DEFERRED
+        return states | beside
     return {n: list(v) if isinstance(v, list) else v.clone() for n, v in states.items()} | beside
 
 
@@ -389,7 +390,7 @@ class RecMetric(Configured, Metric):
 
     def restore_states(self) -> None:
         """Show them again."""
-        self.__dict__.update({**self._deferred, **NOTHING_DEFERRED})
+        self.__dict__.update(self._deferred, _waiting=None, _deferred={})
 
     def evaluate_waiting(self) -> None:
         """Count the users that wait."""
