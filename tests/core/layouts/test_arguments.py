@@ -425,6 +425,17 @@ def test_two_mistakes_of_one_update_are_both_told() -> None:
     assert [str(own.message).startswith("`preds` have one column") for own in told] == [True, False]
 
 
+@pytest.mark.parametrize("hides", ["mask", "seen_ids"])
+@pytest.mark.parametrize("scored", [("preds",), ("user_embeddings", "item_embeddings")])
+def test_a_catalogue_without_an_item_hides_nothing(scored: tuple[str, ...], hides: str) -> None:
+    tables = {"preds": (2, 0), "user_embeddings": (2, 3), "item_embeddings": (0, 3)}
+    padding = torch.full((2, 1), -1)
+    hidden = torch.ones(2, 0, dtype=torch.bool) if hides == "mask" else padding
+    metric = torch_recmetrics.NDCG(2, empty_target_action="neg")
+    metric.update(**{name: torch.ones(tables[name]) for name in scored}, target_ids=padding, **{hides: hidden})
+    assert metric.compute() == 0
+
+
 @pytest.mark.parametrize("given", MAY_BE_RIGHT.values(), ids=MAY_BE_RIGHT)
 def test_what_may_be_right_is_not_warned_of(given: Any) -> None:
     with warnings.catch_warnings():

@@ -265,7 +265,7 @@ class UserLayout(Layout):
             seen_ids = kept_inside(seen_ids, self.n_items)
         may_err = self.targets is not None and (self.hides or relevance.width == self.n_items)
         # Asked first: `rank_users` may tell of a mistake too, and only one is told.
-        looks = may_err and check.MISTAKES in checks.warns and bool(self.like.shape[0])
+        looks = may_err and check.MISTAKES in checks.warns and self.n_items != 0 and bool(self.like.shape[0])
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
         if looks:
             defer_likely_mistakes(checks, relevance, seen_ids, self.mask, self.n_items)
