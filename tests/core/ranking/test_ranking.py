@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import pickle
 from typing import Any
 
 import pytest
 import torch
 
-from torch_recmetrics import ERR, MAP, MRR, NDCG, Coverage, Ranking, rank
+from torch_recmetrics import ERR, MAP, MRR, NDCG, RBP, Coverage, Ranking, RecMetricCollection, UserCoverage, rank
 from torch_recmetrics.core.kernels.runtime import plain
 from torch_recmetrics.core.ranking import full_lists, ranking, ties
 
@@ -97,3 +98,15 @@ def test_unchecked_items_that_are_listed_twice_stand_in_the_list(way: Any) -> No
         ranked = rank(scores, target_ids=twice, top_k=1, validate_args=False)
         assert ranked.ranks("pessimistic").tolist() == [[1, 0, 0, 0]]
         assert ranked.stats("pessimistic").reciprocal((1,)).tolist() == [[1.0]]
+
+
+def test_a_ranking_can_be_pickled_after_it_was_read() -> None:
+    """What was read is remembered with it, by the function that the discount of RBP is."""
+    ready = rank(torch.rand(2, 5), target_ids=torch.tensor([1, 2]), top_k=None)
+    metrics, copied = RecMetricCollection([RBP(), NDCG(2), UserCoverage(2)]), RecMetricCollection([RBP(), NDCG(2)])
+    metrics.update(ready)
+    value = metrics.compute()
+    older = pickle.loads(pickle.dumps(ready))
+    del older.__dict__["n_candidates"]
+    copied.update(older)
+    assert all(torch.equal(value[name], one) for name, one in copied.compute().items())

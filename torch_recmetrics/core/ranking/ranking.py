@@ -112,6 +112,10 @@ class Ranking:
     can_join: bool = False  # it may wait for the users of other updates: T follows from shapes alone
     _stats: dict[str, RankingStats] = field(default_factory=dict, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without what was read of them: the function that a discount is may have no pickle."""
+        return {**{name: getattr(self, name) for name in FIELDS}, "_stats": {}}  # an older pickle lacks some
+
     @property
     def n_users(self) -> int:
         """B."""
@@ -222,8 +226,7 @@ class Ranking:
     def having(self, **fields: Any) -> Ranking:
         """The same with other fields: :func:`dataclasses.replace`, in a tenth of the time."""
         ranking = object.__new__(Ranking)
-        own = self.__dict__
-        ranking.__dict__.update({name: own[name] for name in FIELDS}, _stats={}, **fields)
+        ranking.__dict__.update(self.__getstate__() | fields)
         return ranking
 
     @cached_property
