@@ -207,9 +207,7 @@ class Ranking:
         items = self.target_relevance
         if ties != "average" or self.equal is None:
             return CumulativeStats(items, self.ranks(ties), self.width, partial(self.by_rank, ties), binary=self.binary)
-        return ExpectedStats(
-            items, self.above, self.equal, self.width, partial(self.by_rank, "optimistic"), binary=self.binary
-        )
+        return ExpectedStats(items, self.above, self.equal, self.width, partial(self.by_rank, "optimistic"))
 
     def full_list(self, ties: str) -> FullListStats:
         """The relevant items in the whole lists, under a tie rule."""
@@ -322,22 +320,16 @@ class RankingStats:
         """Where each relevant item stands in the whole list, without the other relevant ones of its user."""
         self._columns_at((None,))
         ranking = self.ranking
-        above, equal = ranking.above, ranking.equal
-        if self.ties == "stable":
-            above, equal = ranking.ranks("stable"), None
+        above, equal = (ranking.ranks("stable"), None) if self.ties == "stable" else (ranking.above, ranking.equal)
         relevant = ranking.target_relevance > 0
-        above = torch.where(relevant & (ranking.above < FAR), above, FAR).to(torch.int64)
-        listed, beside = above < FAR, None if equal is None else equal - 1
-        lengths = ranking.width if ranking.lengths is None else ranking.lengths
-        n_others = (lengths - listed.sum(1)).clamp(min=0)
-        if above.shape[1] > 1:  # a single item stands among others alone
-            above, order = above.sort()
-            relevant, listed, earlier = relevant.gather(1, order), above < FAR, torch.searchsorted(above, above)
-            if equal is not None:
-                beside = equal.gather(1, order) - (torch.searchsorted(above, above, right=True) - earlier)
-            above = torch.where(listed, above - earlier, FAR)
-        if beside is not None:
-            beside = torch.where(listed, beside, 0)
+        above, order = torch.where(relevant & (ranking.above < FAR), above, FAR).to(torch.int64).sort()
+        relevant, listed, earlier = relevant.gather(1, order), above < FAR, torch.searchsorted(above, above)
+        n_others = (known(ranking.lengths, NO_LENGTHS) - listed.sum(1)).clamp(min=0)
+        beside = None
+        if equal is not None:
+            relevant_beside = torch.searchsorted(above, above, right=True) - earlier  # itself included
+            beside = torch.where(listed, equal.gather(1, order) - relevant_beside, 0)
+        above = torch.where(listed, above - earlier, FAR)
         if beside is not None and self.ties != "average":
             above, beside = above + beside if self.ties == "pessimistic" else above, None
         return AmongOthers(relevant, above, beside, n_others)

@@ -293,20 +293,10 @@ class ExpectedStats(CumulativeStats):
         above, equal: (B, T) int32: how many scores are above each of them, and how many are equal.
         depth: D.
         by_rank: gives (B, D) relevance with equal scores in any order, which only a reader who stops asks for.
-        binary: the relevance is the hit.
     """
 
-    def __init__(
-        self,
-        items: Tensor,
-        above: Tensor,
-        equal: Tensor,
-        depth: int,
-        by_rank: Callable[[], Tensor],
-        *,
-        binary: bool,
-    ) -> None:
-        super().__init__(items, above, depth, by_rank, binary=binary)
+    def __init__(self, items: Tensor, above: Tensor, equal: Tensor, depth: int, by_rank: Callable[[], Tensor]) -> None:
+        super().__init__(items, above, depth, by_rank, binary=False)  # hits are counted from the items
         self._equal = equal
         self.start, size = self._tie_groups()
         self.size = exact(size)  # m
