@@ -84,7 +84,7 @@ HINTS = {
 Given = Mapping[str, Any]  # the arguments that are not None
 
 
-def read_layout(labels: Labels = PLAIN, /, **arguments: Any) -> Layout:
+def read_layout(labels: Labels, /, **arguments: Any) -> Layout:
     """The layout of the arguments of one update.
 
     Raises:
@@ -129,8 +129,8 @@ def layout_with_reference(given: Given) -> UserLayout:
     check.check_rows(name, given[name], layout.like.shape[0], f"`{layout.like_name}`")
     if name == "reference_preds" and not isinstance(layout, ListsLayout):
         of = "`preds`" if "preds" in given else "the scores of all items"
-        shape = layout.like.shape[0], layout.like.shape[1] if layout.n_items is None else layout.n_items
-        check.check_shape(name, given[name], shape, of)
+        n_columns = layout.like.shape[1] if layout.n_items is None else layout.n_items
+        check.check_shape(name, given[name], (layout.like.shape[0], n_columns), of)
     try:
         reference = layout_of_rows(own)
     except (ValueError, TypeError) as error:
