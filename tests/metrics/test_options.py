@@ -208,3 +208,35 @@ def test_docstrings_without_indentation_name_the_options_too() -> None:
     of_options = (with_options or "").partition("\nRaises:")[0].partition("\nArgs:\n")[2]
     assert "\n    persistence: p, " in of_options
     assert documented(inspect.cleandoc(written), torch_recmetrics.RBP.declared_options) == with_options
+
+
+class Fixed(torch_recmetrics.NDCG):
+    """Of a user: plain attributes in the place of options."""
+
+    top_k = 2
+    gain = "exponential"
+    nan_action = "worst"
+
+
+class FixedRank(torch_recmetrics.MeanRank):
+    num_items = 9
+
+
+class Weighed(torch_recmetrics.DCG):
+    gain = "linear"
+
+
+def test_an_option_that_a_subclass_fixes_is_read_as_one_that_is_given() -> None:
+    """As the docstring of state/options.py has it: a plain attribute takes an inherited option away."""
+    scores, target = torch.tensor([[0.3, 0.1, float("nan")]]), torch.tensor([[0, 2, 1]])
+    lists = {"item_ids": torch.tensor([[1, 2]]), "target_ids": torch.tensor([3])}
+    weights = {"propensities": torch.tensor([0.5, 0.5, 0.25])}
+    for fixed, given, update in (
+        (Fixed(), made("NDCG", 2, nan_action="worst"), {"preds": scores, "target": target}),
+        (FixedRank(), made("MeanRank", num_items=9), lists),
+        (Weighed(**weights), made("DCG", gain="linear", **weights), {"preds": scores.nan_to_num(), "target": target}),
+    ):
+        assert updated(fixed, **update).compute() == updated(given, **update).compute()
+        assert fixed.requirements() == given.requirements() and fixed.name == given.name
+    with refused(Fixed(), "relevance must be at most 1023"):
+        Fixed().update(scores, target * 600)

@@ -66,8 +66,8 @@ class Evaluator:
         self.sizes = [len(metric.columns) for metric in self.metrics]
         self._weigh([(metric, rule) for metric in self.metrics for rule in metric.columns])
         self.validate_args = any(metric.validate_args for metric in self.members)
-        self.gains = {vars(metric)["gain"] for metric in self.members if "gain" in vars(metric)}
-        scales = [vars(metric)["max_relevance"] for metric in self.members if "max_relevance" in vars(metric)]
+        self.gains = {metric.gain for metric in self.members if hasattr(metric, "gain")}
+        scales = [metric.max_relevance for metric in self.members if hasattr(metric, "max_relevance")]
         self.max_relevance = min(scales, default=None)
         if len({metric.nan_action for metric in self.members}) > 1:
             raise ValueError("metrics that share one ranking must have the same `nan_action`, got both")
@@ -89,7 +89,7 @@ class Evaluator:
         self._with_rules = sorted(with_rules, key=lambda m: not m.reads_items)  # unknown items are named first
         self.can_wait = bool(self.metrics) and all(metric.can_wait for metric in self.metrics)
         # Users of longer lists do not wait for a function that was not tried on all their ranks: it may refuse them.
-        functions = any(callable(vars(m).get(name)) for m in self.metrics for name in ("discount", "attention"))
+        functions = any(callable(getattr(m, name, None)) for m in self.metrics for name in ("discount", "attention"))
         tried = not self.needs.full_list and (self.needs.depth or CHECKED_RANKS + 1) <= CHECKED_RANKS
         self._longest = CHECKED_RANKS if functions and not tried else float("inf")
         self._reads_items = any(metric.reads_items for metric in self.metrics)

@@ -74,7 +74,7 @@ class PropensityMeans(RelevanceMeans):
                 table = torch.where(table.isinf(), table, table.clamp(max=self.max_weight))
             self.data_words = {"propensities": fingerprint(given)}
             words = repr((self.data_words, self.max_weight))
-            self.item_weights = ItemWeights(words, vars(self).get("gain", "hit"), table)
+            self.item_weights = ItemWeights(words, getattr(self, "gain", "hit"), table)
             # Where all weights are 1 a mean over the items is the metric itself, read in the same way to the last bit.
             self.weighs = self.over == "sum" or bool((table != 1).any())
         super().setup()
@@ -91,7 +91,7 @@ class PropensityMeans(RelevanceMeans):
 
     @property
     def over_items(self) -> Literal["mean", "sum"] | None:
-        return self.over if vars(self).get("denominator", "relevant") == "relevant" else None
+        return self.over if getattr(self, "denominator", "relevant") == "relevant" else None
 
     @property
     def n_items(self) -> int | None:

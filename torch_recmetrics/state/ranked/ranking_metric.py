@@ -75,7 +75,8 @@ class RankingMetric(RecMetric):
 
     def requirements(self) -> RankingRequirements:
         """What a ranking must hold for it."""
-        return requirements_of(type(self), vars(self), self.rules)
+        read = ("top_k", "nan_action", "num_items", *self.reads_lengths)
+        return requirements_of(type(self), {name: getattr(self, name, None) for name in read}, self.rules)
 
     def note_candidates(self, n_candidates: int) -> None:
         """Remember for :meth:`definition` what users were ranked among.
