@@ -75,7 +75,7 @@ HINTS = {
         "mask": {2: FLAT, 3: SEQUENCE},
         "item_ids": {1: "the list of one user is {0}.unsqueeze(0)", 3: SEQUENCE},
         "target_ids": {3: SEQUENCE},
-        "target_relevance": {1: ONE_ID.replace("one id", "the relevance of one id"), 3: SEQUENCE},
+        "target_relevance": {1: f"the relevance of {ONE_ID}", 3: SEQUENCE},
         "seen_ids": {1: ONE_ID, 3: SEQUENCE},
         "user_embeddings": {1: "the vector of one user is {0}.unsqueeze(0)"},
     }.items()
@@ -263,9 +263,14 @@ class UserLayout(Layout):
         seen_ids = self.seen_ids
         if seen_ids is not None and not check.defer_ids(checks, "seen_ids", seen_ids, below=self.n_items):
             seen_ids = kept_inside(seen_ids, self.n_items)
-        may_err = self.targets is not None and (self.hides or relevance.width == self.n_items)
-        # Asked first: `rank_users` may tell of a mistake too, and only one is told.
-        looks = may_err and check.MISTAKES in checks.warns and self.n_items != 0 and bool(self.like.shape[0])
+        # Asked before `rank_users`, which may tell of a mistake too: only one is told.
+        looks = (
+            check.MISTAKES in checks.warns
+            and self.targets is not None
+            and (self.hides or relevance.width == self.n_items)
+            and self.n_items != 0
+            and bool(self.like.shape[0])
+        )
         ranking = self.rank_users(relevance, seen_ids, needs, checks)
         if looks:
             defer_likely_mistakes(checks, relevance, seen_ids, self.mask, self.n_items)
