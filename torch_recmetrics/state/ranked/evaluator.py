@@ -128,8 +128,7 @@ class Evaluator:
 
     def prepare(self, layout: Layout) -> PendingUpdate:
         """Rank, check and evaluate; nothing is counted yet, so whatever is refused leaves everything as it was."""
-        if layout.like.device != self.members[0].device:
-            self.members[0].check_device(layout.like_name, layout.like)
+        self.members[0].check_device(layout.like_name, layout.like)
         checks = check.ValueChecks(self.validate_args, warns=self._warns)
         self._check_catalogue(layout)
         if isinstance(layout, FlatLayout):

@@ -36,10 +36,8 @@ class ItemTable(torch.nn.Module):
         super().__init__()
         self.n_items = given.shape[0]
         self.labels: tuple[str, ...] = ()  # the names of the groups of items, where it has groups
-        self.words = {
-            "items": self.n_items,
-            "data": fingerprint(given),
-        }  # what tells its metric from those of other tables
+        # What tells its metric from those of other tables.
+        self.words = {"items": self.n_items, "data": fingerprint(given)}
         for name, column in columns.items():
             self.register_buffer(name, column, persistent=False)
 
