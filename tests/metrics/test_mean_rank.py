@@ -129,3 +129,13 @@ def test_users_without_relevant_items_who_would_count_as_the_best_are_warned_of(
         for action in ("skip", "error"):
             MeanRank(empty_target_action=action)
         ranking_metrics(("ndcg", "mrr"), empty_target_action="neg")
+
+
+def test_a_rank_of_0_lies_within_its_interval() -> None:
+    """Of users without relevant items, where these are counted."""
+    with pytest.warns(UserWarning, match="so they count as the best"):
+        metric = MeanRank(empty_target_action="neg")
+    metric.update(torch.rand(4, 3), target_ids=torch.tensor([-1, -1, -1, 0]))
+    low, high = metric.confidence_interval()
+    assert low == 0 and low < metric.compute() < high
+    assert MeanRank().value_range == (1.0, None)

@@ -77,6 +77,11 @@ class MeanRank(RanksOfRelevant):
 
     pooled: bool = option(default=False, doc=POOLED)
 
+    @property
+    def value_range(self) -> tuple[float | None, float | None]:
+        low, high = super().value_range
+        return 0.0 if self.empty_target_action == "neg" else low, high  # 0 is no rank, but counted as one
+
     @staticmethod
     def measure(stats: RankingStats, cutoffs: Cutoffs, *, pooled: bool, num_items: int | None) -> Tensor:
         _, behind = stats.places(cutoffs, num_items)
