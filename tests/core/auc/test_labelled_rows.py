@@ -111,6 +111,14 @@ def test_the_row_of_a_table_is_named() -> None:
         metric.update(preds, target * 0)
     with pytest.raises(ValueError, match=r"`weights` must have the shape \(4, 3\)"):
         metric.update(preds, target, weights=torch.rand(3))
+    preds[3, 0] = 0.5
+    for weight, said in ((-1.0, "got -1.0 in row 2"), (1e-101, "got 1e-101 in row 2")):
+        weights = torch.ones(4, 3, dtype=torch.float64)
+        weights[2, 1] = weight
+        with pytest.raises(ValueError, match=said):
+            metric.update(preds, target * 0, weights=weights)
+    with pytest.raises(ValueError, match="got nan in row 2"):
+        metric.update(preds, target * 0, weights=torch.tensor([1, 1, math.nan, 1]))
 
 
 def test_without_checks_no_value_is_read() -> None:

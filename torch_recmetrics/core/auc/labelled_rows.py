@@ -122,7 +122,7 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
     if name == "sample_ids" and 0 in shape:
         column = column[:0]  # (B, 0) predictions: an id of no row must not be remembered as seen
     if name == "weights":
-        check.defer_weights(checks, column.reshape(-1))
+        check.defer_weights(checks, column.reshape(-1), shape[1] if column.ndim == 2 else 1)
     if name != "sample_ids" and len(shape) == 2 and column.ndim == 1:
         column = column.unsqueeze(1).expand(shape)
     wide = accumulator_dtype(column.device) if name == "weights" else torch.int64

@@ -433,22 +433,25 @@ def lie_between(numbers: Tensor, least: float, most: float | None = None) -> boo
     return not kernels.count_beyond(own, *own.dtype.type((least, limits.max if most is None else most)))
 
 
-def defer_weights(checks: ValueChecks, weights: Tensor) -> None:
-    """Weights below zero, infinite or not a number, and those that a product or a sum of them would lose."""
+def defer_weights(checks: ValueChecks, weights: Tensor, width: int = 1) -> None:
+    """Weights below zero, infinite or not a number, and those that a product or a sum of them would lose.
+
+    `width` is how many of (M,) weights are of one row.
+    """
     wide = weights.dtype == torch.float64
     if checks.active and (lie_between(weights, SMALLEST_WEIGHT, LARGEST_WEIGHT) if wide else lie_between(weights, 0)):
         return
     if weights.dtype != torch.bool:
         checks.defer(
             ~((weights >= 0) & (weights < float("inf"))),
-            lambda row: f"`weights` must be >= 0 and finite, got {weights[row].item()} in row {row}",
+            lambda place: f"`weights` must be >= 0 and finite, got {weights[place].item()} in row {place // width}",
         )
     if wide:
         checks.defer(
             ((weights > 0) & (weights < SMALLEST_WEIGHT)) | (weights > LARGEST_WEIGHT),
-            lambda row: (
+            lambda place: (
                 f"`weights` must be 0 or between {SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g}, "
-                f"got {weights[row].item():g} in row {row}"
+                f"got {weights[place].item():g} in row {place // width}"
             ),
         )
 
