@@ -121,6 +121,17 @@ def test_the_row_of_a_table_is_named() -> None:
         metric.update(preds, target * 0, weights=torch.tensor([1, 1, math.nan, 1]))
 
 
+def test_arguments_that_torch_negates_only_when_they_are_read(way: str) -> None:
+    """As the imaginary parts of conjugates are."""
+    rows = {"preds": torch.rand(20), "target": torch.arange(20) % 3 % 2, "weights": torch.rand(20)}
+    rows["indexes"] = torch.arange(20) % 2
+    lazily = {name: torch._neg_view(-column) for name, column in rows.items()}
+    for metric in METRICS:
+        names = [name for name in rows if metric is GroupAUC or name != "indexes"]
+        found, expected = (metric()(**{name: of[name] for name in names}) for of in (lazily, rows))
+        assert torch.equal(found, expected), metric
+
+
 def test_without_checks_no_value_is_read() -> None:
     """Meta tensors have no values: any look at one fails."""
     preds, target = torch.rand(5, device="meta"), torch.ones(5, device="meta")

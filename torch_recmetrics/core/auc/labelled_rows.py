@@ -99,9 +99,9 @@ def read_clicks(
             )
     width = shape[1] if len(shape) == 2 else 1
     checks = check.ValueChecks(validate_args)
-    flat = preds.detach().reshape(-1)
+    flat = preds.detach().resolve_neg().reshape(-1)
     _defer_scores(checks, flat, width, probabilities)
-    labels = _labels(checks, target.detach().reshape(-1), width)
+    labels = _labels(checks, target.detach().resolve_neg().reshape(-1), width)
     if width == 2 and shape[0] > 1:
         _defer_two_classes(checks, flat.view(shape), labels.view(shape))
     columns: dict[str, Tensor | None] = dict.fromkeys(given)
@@ -118,7 +118,7 @@ def _column(checks: check.ValueChecks, name: str, value: Any, shape: tuple[int, 
     check.check_argument(name, value)
     if not (len(shape) == 2 and tuple(value.shape) == shape[:1]):
         check.check_shape(name, value, shape, "`preds`")
-    column: Tensor = value.detach()
+    column: Tensor = value.detach().resolve_neg()
     if name == "sample_ids" and 0 in shape:
         column = column[:0]  # (B, 0) predictions: an id of no row must not be remembered as seen
     if name == "weights":
