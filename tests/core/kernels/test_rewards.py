@@ -13,7 +13,6 @@ import torch
 from torch_recmetrics import OffPolicyValue, Sliced
 from torch_recmetrics.core.kernels import rewards
 from torch_recmetrics.core.kernels.runtime import plain
-from torch_recmetrics.core.tensors import checks
 from torch_recmetrics.core.tensors.scatter import COLUMNS, parted
 
 pytest.importorskip("numba")
@@ -156,12 +155,6 @@ def test_both_ways_know_the_largest_terms(name: str, most: float, row: dict[str,
             assert "must be at most 1e+140, got 1.0" in said[0] and "in row 43: divide all weights, or" in said[0]
         else:
             assert not said
-
-
-def test_the_loop_knows_the_same_bounds() -> None:
-    """It is compiled again only where its own file changes, so it imports none."""
-    assert (rewards.SMALLEST_WEIGHT, rewards.LARGEST_WEIGHT) == (checks.SMALLEST_WEIGHT, checks.LARGEST_WEIGHT)
-    assert rewards.COLUMNS == COLUMNS
 
 
 def test_without_checks_nothing_is_refused() -> None:

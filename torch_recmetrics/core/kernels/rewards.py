@@ -13,10 +13,11 @@ import numpy as np
 from torch_recmetrics.core.kernels.runtime import compiled, compiled_sums
 
 Array = Any  # one of NumPy's
+# Others import these numbers; a loop imports none, as it is compiled again only where its own file changes.
 COLUMNS = 5
 PART = 1 << 17  # rows that one thread adds up
 BLOCK = 1 << 10  # of them are read twice, the second time from the cache: for the means, and for what is around these
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100  # products and sums of such weights neither overflow nor lose digits
 SMALLEST_LOGGED = 1e-70  # the error has the fourth power of 1 over it; what has so small a chance is never shown
 LARGEST_TERM = 1e140  # of the columns of a row: their squares, and the sums of these, are no infinities
 INF = np.inf

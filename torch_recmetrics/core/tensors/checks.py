@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from torch_recmetrics.core.kernels import click_rows as kernels
+from torch_recmetrics.core.kernels.rewards import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors.devices import is_sync_free
 
@@ -34,8 +35,6 @@ PACKAGES = ("torch_recmetrics", "torchmetrics", "torch")  # none of their lines 
 LARGEST_EXPONENTIAL_RELEVANCE = 1023
 # Smaller gains come near the smallest float64: a user who has only those would have no digits left.
 SMALLEST_RELEVANCE = 1e-290
-# Products and sums of such weights neither overflow nor lose digits.
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 SMALL_CATALOGUE = 10  # of so few items a row may list ids 0 and 1 alone; of more it is a matrix of 0 and 1
 
 

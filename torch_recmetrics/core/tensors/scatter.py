@@ -19,7 +19,7 @@ from torch_recmetrics.core.tensors.segments import sum_by
 # The columns of a row of weight v whose new policy shows it w times as often: v, v times what the model of the rewards
 # expects of the new policy, v w times the reward (or its rest beside the model), v w, and (v w)^2.
 ROWS, EXPECTED, REWARD, WEIGHT, WEIGHT_SQUARES = range(5)
-COLUMNS = 5
+COLUMNS = kernels.COLUMNS
 NUMBERS = 1 + COLUMNS + COLUMNS**2 + COLUMNS  # that remain
 PER = [ROWS, ROWS, WEIGHT, WEIGHT, WEIGHT_SQUARES]  # the column that each has a ratio to
 DIVIDED = [0, 1, 1, 0, 0]  # whether it has one

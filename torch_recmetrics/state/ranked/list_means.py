@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from torch_recmetrics.core.kernels.lists import amounts_by_group
+from torch_recmetrics.core.kernels.rewards import LARGEST_WEIGHT
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.ranking.ranking import Cutoffs, RankingStats
 from torch_recmetrics.core.ranking.ties import running_sum
@@ -58,11 +59,11 @@ class ItemTable(torch.nn.Module):
 def check_amounts(name: str, amounts: Tensor, where: str) -> None:
     """Refuse what is no number, below zero, not finite, or so large that sums are not; `where` says what a row is."""
     check.check_relevance(name, amounts)
-    wrong = ~((amounts >= 0) & (amounts < check.LARGEST_WEIGHT))
+    wrong = ~((amounts >= 0) & (amounts < LARGEST_WEIGHT))
 
     def message(row: int) -> str:
         first = exact(amounts)[row][wrong[row]][0]
-        rule = f"below {check.LARGEST_WEIGHT:g}" if bool(first.isfinite() & (first > 0)) else "finite"
+        rule = f"below {LARGEST_WEIGHT:g}" if bool(first.isfinite() & (first > 0)) else "finite"
         return f"`{name}` must be >= 0 and {rule}, got {first} {where} {row}"
 
     check.refuse(wrong, message)
