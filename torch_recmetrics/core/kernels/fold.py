@@ -41,13 +41,6 @@ def at_ranks(values: Tensor, ranks: Tensor, depth: int) -> Tensor:
     return torch.from_numpy(table)
 
 
-def count_positive(values: Tensor) -> Tensor:
-    """(B,) int64: how many of (B, T) integers are above 0; torch would share it among threads."""
-    counts = np.empty(values.shape[0], np.int64)
-    over_rows(write_positive_counts, counts.shape[0], values.contiguous().numpy(), counts, work=values.numel())
-    return torch.from_numpy(counts)
-
-
 @functools.lru_cache(maxsize=1024)
 def in_order(places: tuple[int, ...]) -> tuple[Array, Array]:
     """The different places, ascending, and which of them each is."""
@@ -104,16 +97,6 @@ def write_at_ranks(first: int, last: int, values: Array, ranks: Array, table: Ar
         for item in range(ranks.shape[1]):
             if ranks[user, item] < depth:
                 table[user, ranks[user, item]] = values[user, item]
-
-
-@compiled
-def write_positive_counts(first: int, last: int, values: Array, counts: Array) -> None:
-    """Write how many of (B, T) `values` are above 0 into (B,) `counts`."""
-    for user in range(first, last):
-        n = np.int64(0)
-        for item in range(values.shape[1]):
-            n += values[user, item] > 0
-        counts[user] = n
 
 
 @compiled

@@ -126,7 +126,7 @@ class Ranking:
         """(B,) int64: R, retrieved or not."""
         relevance = self.target_relevance
         if relevance.dtype == torch.uint8 and usable(relevance):
-            return fold.count_positive(relevance)
+            return torch.from_numpy((relevance.numpy() > 0).sum(1, dtype="int64"))  # torch would start its threads
         return (relevance > 0).view(torch.uint8).sum(1)  # torch adds up bools three times as slowly
 
     @property
