@@ -20,6 +20,7 @@ from torch import Tensor
 from torch_recmetrics.core.kernels import group_sums as kernels
 from torch_recmetrics.core.kernels.runtime import usable
 from torch_recmetrics.core.tensors import thresholds
+from torch_recmetrics.core.tensors.chunks import steps
 from torch_recmetrics.core.tensors.segments import sum_by
 
 NUMERATOR, DENOMINATOR, COUNT, SQUARES, PRODUCTS, DENOMINATOR_SQUARES = range(6)
@@ -55,10 +56,8 @@ def moments_of_counted(values: Tensor, counted: Tensor) -> Tensor:
 
 
 def few_columns(shape: torch.Size) -> Iterator[slice]:
-    """Columns of a matrix of so many that torch adds them up without threads, one at least."""
-    step = max(1, thresholds.SERIAL_NUMBERS // max(1, shape[0]))
-    for first in range(0, shape[1], step):
-        yield slice(first, first + step)
+    """Slices of the columns of a matrix, so few each that torch adds them up without threads; one at least."""
+    return steps(shape[1], shape[0], thresholds.SERIAL_NUMBERS)
 
 
 def moments(numerators: Tensor, denominators: Tensor) -> Tensor:
