@@ -80,13 +80,13 @@ def errors_by(groups: Tensor, n_groups: int, sides: Sides) -> Found:
 def n_of_units(variances: Tensor, counts: Tensor, n_all: Tensor) -> tuple[Tensor, Tensor]:
     """Of how many units an AUC is as sure as the mean, and how many are alike; of each of several AUCs.
 
-    The first is one more than the degrees of freedom of the standard error, rounded down. The second is the number of
-    units in the class that adds nothing to the error, as its rows have one placement; inf where both classes add to it.
+    The first is one more than the degrees of freedom of the standard error, rounded down. It is no less than the rows
+    of the smaller class, and where the error is 0 so many as there are pairs of a row of each class that are
+    independent of each other. The second is the number of units in the class that adds nothing to the error, as its
+    rows have one placement; inf where both classes add to it.
 
     Source: F. E. Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin
-    1946; for an AUC E. Brunner and U. Munzel, The nonparametric Behrens-Fisher problem, Biometrical Journal 2000. It is
-    no less than the rows of the smaller class, and where the error is 0 so many as there are pairs of a row of each
-    class that are independent of each other.
+    1946; for an AUC E. Brunner and U. Munzel, The nonparametric Behrens-Fisher problem, Biometrical Journal 2000.
 
     Args:
         variances: (2, ...) what the rows, or clusters, of either class add to the squared error.

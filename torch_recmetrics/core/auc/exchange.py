@@ -81,14 +81,14 @@ def count_everywhere(scored_labels: ScoredLabels, agreed: Agreed | None, group: 
     if agreed is None or not agreed.positives + agreed.negatives:
         return scored_labels.pairs()
     device, rows = scored_labels.device, rows_here(scored_labels, agreed, group)
-    label = agreed.positives <= agreed.negatives
-    both = joined([gathered(rows.in_class(label), group), rows.in_class(not label)], agreed.kept_dtype, device)
+    smaller = agreed.positives <= agreed.negatives  # the label of the smaller class
+    both = joined([gathered(rows.in_class(smaller), group), rows.in_class(not smaller)], agreed.kept_dtype, device)
     pairs = all_pairs(both.keys, both.labels, both.weights)
-    larger = pairs.negatives if label else pairs.positives
+    larger = pairs.negatives if smaller else pairs.positives
     dtype = torch.int64 if both.weights is None else both.weights.dtype
     of_ranks = gather_vectors(torch.tensor([pairs.twice_u, larger], dtype=dtype, device=device), group)
     twice_u, larger = map(sum, of_ranks.T.tolist())  # Python's integers, which no sum is too large for
-    return Pairs(twice_u, pairs.positives, larger) if label else Pairs(twice_u, larger, pairs.negatives)
+    return Pairs(twice_u, pairs.positives, larger) if smaller else Pairs(twice_u, larger, pairs.negatives)
 
 
 def rows_here(scored_labels: ScoredLabels, agreed: Agreed, group: Any) -> Rows:

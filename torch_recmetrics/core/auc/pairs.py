@@ -21,7 +21,7 @@ from torch_recmetrics.core.tensors.segments import run_starts, sum_by
 from torch_recmetrics.core.tensors.sort_keys import slices
 from torch_recmetrics.core.tensors.sorts import sort_column, sort_with_places
 
-MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; label and sign take one bit each
+MOST_BITS_32, MOST_BITS_64 = 30, 61  # of group and key; label and sign take one bit each, and of 64 one is left over
 
 
 class Pairs(NamedTuple):

@@ -24,8 +24,8 @@ KEY_DTYPES = {
     torch.float64: torch.int64,
 }
 SCORE_DTYPES = {key: score for score, key in KEY_DTYPES.items()}
-# Of columns that are longer, a megabyte at most: in shorter slices threads wait for each other more than they work, and
-# longer ones leave the cache. Updates have fewer rows, and start no threads.
+# Rows of a slice of a longer column, a megabyte at most: in shorter slices torch's threads wait for each other more
+# than they work, and longer ones leave the cache. Shorter columns, as of updates, are cut so that no thread starts.
 SLICE = 1 << 17
 SLICE_ON_A_GPU = 1 << 24  # sums of row numbers within a slice stay exact in float64
 
