@@ -1,7 +1,8 @@
 """What recommended lists hold: which items of a second list, in which order, and how much attention for each group.
 
 All ids and counts are int64, all other numbers float64, all arrays contiguous; `cuts` are the lengths at which lists
-are cut. An id that is out of range is below -1 or counts as the last one known: no loop uses it as a place before.
+are cut, none above the width of the wider ones. An id that is out of range is below -1 or counts as the last one known:
+no loop uses it as a place before.
 """
 
 from __future__ import annotations
