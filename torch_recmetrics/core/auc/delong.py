@@ -107,7 +107,7 @@ def auc_and_clustered_error(rows: Rows) -> Found:
     counts w times; rows without a weight are not there. The error is nan where fewer than two groups have a positive
     row, or a negative one. Where every row is a group of its own it is that of :func:`auc_and_error`.
     """
-    weights = exact(torch.ones_like(rows.labels)) if rows.weights is None else rows.weights
+    weights = rows.all_weights
     used = weights > 0
     groups = torch.zeros_like(used, dtype=torch.int64) if rows.groups is None else rows.groups
     keys, positive, weights, groups = (column[used] for column in (rows.keys, rows.labels, weights, groups))
@@ -141,7 +141,7 @@ def sides_of(seen: ScoredLabels) -> Sides:
         return [of_bins, others, others]
     tables = [distinct_rows(counts, dtype) for dtype, counts in seen.tables.items()]
     rows = joined([*seen.rows, *tables], torch.promote_types(seen.dtype, torch.float32), seen.device, weighted=True)
-    weights = exact(rows.labels) if rows.weights is None else rows.weights
+    weights = rows.all_weights
     squares, number = weights.square(), exact(weights > 0)
     n_counted = sum(part.keys.shape[0] for part in tables)  # each of these stands for many rows of one score
     if n_counted:

@@ -36,6 +36,11 @@ class Rows:
         """The dtype of the scores."""
         return SCORE_DTYPES[self.keys.dtype]
 
+    @property
+    def all_weights(self) -> Tensor:
+        """(M,) float64, 1 where no row has a weight of its own."""
+        return exact(torch.ones_like(self.labels)) if self.weights is None else self.weights
+
     def in_class(self, label: bool) -> Rows:
         """The rows of one class."""
         members = self.labels if label else ~self.labels
@@ -65,8 +70,8 @@ def joined(
         groups = column([part.groups for part in parts if part.groups is not None], torch.int64, device)
     if not weighted and all(part.weights is None for part in parts):
         return Rows(keys, labels, None, groups)
-    weights = [exact(torch.ones_like(part.labels)) if part.weights is None else part.weights for part in parts]
-    return Rows(keys, labels, column(weights, accumulator_dtype(device), device), groups)
+    weights = column([part.all_weights for part in parts], accumulator_dtype(device), device)
+    return Rows(keys, labels, weights, groups)
 
 
 def distinct_rows(counts: Tensor, dtype: torch.dtype) -> Rows:
@@ -149,7 +154,6 @@ class ScoredLabels:
         rows = self.all_rows()
         turned, order = sort_with_places(rows.keys.bitwise_not())
         starts = run_starts(turned)
-        weights = exact(torch.ones_like(rows.labels)) if rows.weights is None else rows.weights[order]
-        negatives, positives = class_sums(starts, rows.labels[order], weights)[0]
+        negatives, positives = class_sums(starts, rows.labels[order], rows.all_weights[order])[0]
         used = (negatives + positives).nonzero().flatten()
         return scores_of(turned[starts].bitwise_not())[used].to(self.dtype), negatives[used], positives[used]
