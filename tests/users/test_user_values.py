@@ -229,6 +229,7 @@ def test_the_users_own_ids_go_with_their_numbers(tmp_path: Path) -> None:
         (np.array([-7, 2**40, 3, -7]), [2**40, 3, -7]),
         (list(np.array([-7, 2**40, 3, -7])), [2**40, 3, -7]),
         ([2**63, 1, 5, 2**63], ["1", "5", str(2**63)]),  # no integers of Parquet
+        ([-(2**63) - 1, 1, 5, -(2**63) - 1], ["1", "5", str(-(2**63) - 1)]),
         ([three, one, two, three], [str(one), str(two), str(three)]),
         (pa.chunked_array([[-7, 2**40], [3, -7]]), [2**40, 3, -7]),
     ):
