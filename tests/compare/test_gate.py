@@ -303,6 +303,17 @@ def test_the_p_value_of_rare_losers_is_that_of_the_binomial_test(share: float, n
         assert users is not None and users.p_value(relative, held=held) >= expected * (1 - 1e-9)
 
 
+def test_the_unit_of_the_values_is_none() -> None:
+    incumbent, candidate = np.random.default_rng(3).exponential(1, (2, 40))
+    gate = Gate(not_worse={"a": 0.3})
+    (plain,) = gate.decide(run({"a": candidate}), run({"a": incumbent})).rules
+    assert 0.001 < plain.p_held < 0.999
+    for unit in (2.0**-400, 2.0**400):  # whose cubes are no floats
+        (rule,) = gate.decide(run({"a": unit * candidate}), run({"a": unit * incumbent})).rules
+        for name in ("p_held", "p_failed", "low", "high"):
+            assert getattr(rule, name) == pytest.approx(getattr(plain, name)), name
+
+
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.3])
 def test_a_sample_without_losers_decides_where_it_is_rare_enough(share: float, level: float) -> None:
@@ -325,6 +336,8 @@ def test_a_bound_that_no_user_can_reach_has_failed() -> None:
     hits = run({"hit_rate@1": [0.0, 1.0, 0.0, 0.0], "a": [0.0, 1.0, 0.0, 0.0]})
     assert Gate(not_less={"hit_rate@1": 3.0}).decide(hits, hits).outcome == "rejected"
     assert Gate(not_less={"a": 3.0}).decide(hits, hits).outcome == "undecided"  # nobody knows what it may be
+    some_above = run({"a": [1.3] * 2 + [1.1] * 38})  # what they have is known, and is near to the bound
+    assert Gate(not_less={"a": 1.2}).decide(some_above, some_above).outcome == "rejected"
 
 
 def test_the_bounds_are_those_of_the_options() -> None:

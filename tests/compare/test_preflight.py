@@ -288,6 +288,7 @@ def test_most_popular_is_shown() -> None:
         ({"metrics": 5}, TypeError, "`metrics` must be the name of a metric, or a list of them, got 5"),
         ({"evaluate": 5}, TypeError, "`evaluate` must be a function of lists and truth, or None, got 5"),
         ({"top_k": 0}, ValueError, "`top_k` must be an integer >= 1"),
+        ({"top_k": None}, ValueError, "`top_k` must be an integer >= 1"),
         ({"candidates": torch.zeros(3, 2, dtype=torch.int64)}, ValueError, "`candidates` must"),
         ({"item_counts": torch.ones(3), "num_items": 200}, ValueError, "one entry for each of the 200 items, got 3"),
         ({"item_counts": [-1.0]}, ValueError, "`item_counts` must have shape"),

@@ -475,6 +475,12 @@ def test_counts_that_are_none() -> None:
         chi_square([[1, 2], [3]])
 
 
+def test_flags_are_true_or_false() -> None:
+    for function, option in ((mcnemar, "exact"), (mcnemar, "correction"), (chi_square, "correction")):
+        with pytest.raises(ValueError, match=f"`{option}` must be True or False, got 'no'"):
+            function([1, 0], [0, 1], **{option: "no"})
+
+
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -159,10 +159,10 @@ class Contrast:
         a = self.size**2 - q**2 * self.size_variance
         if a <= 0:  # the incumbent's mean may be 0: any relative difference is possible
             return -math.inf, math.inf
-        half = self.gain * self.size - q**2 * self.covariance
-        rest = self.gain**2 - q**2 * self.gain_variance
-        root = math.sqrt(max(half**2 - a * rest, 0.0))
-        return (half - root) / a, (half + root) / a
+        middle = (self.gain * self.size - q**2 * self.covariance) / a
+        rest = (self.gain**2 - q**2 * self.gain_variance) / a
+        root = math.sqrt(max(middle**2 - rest, 0.0))
+        return middle - root, middle + root
 
     def p_values(self, relative: float, *, careful: bool) -> tuple[float, float]:
         """Of the rule that the gain is at least `relative` times the size: that it is held, and that it has failed."""
@@ -236,10 +236,9 @@ def bound_contrast(run: Run, metric: str, bound: float, ends: Ends = (0.0, None)
     if isinstance(run, UserValues) and metric in run:
         values, w = counted_values("candidate", run, metric)
         lowest, highest = ends
-        least = min(0.0, lowest, float(values.min()))
         most = max(1.0 if highest is None else highest, float(values.max()))
         most = most if highest or most > bound else 2 * bound  # nobody knows who may be above it
-        users = Users(values - bound, np.zeros_like(values), w, (least - bound, 0.0), (most - bound, 0.0))
+        users = Users(values - bound, np.zeros_like(values), w, (min(0.0, lowest) - bound, 0.0), (most - bound, 0.0))
         n = len(values)
     return Contrast(
         candidate=mean,

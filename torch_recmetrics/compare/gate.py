@@ -239,7 +239,7 @@ class Gate:
                         f"`not_less` must not name {name}: less of {kind.__name__} is better, and it is a bound from "
                         f"below; take `not_worse` with `lower_is_better`{doubt}"
                     )
-                if name not in self.not_less and higher is not None and higher == (name in self.lower_is_better):
+                if name not in self.not_less and higher == (name in self.lower_is_better):
                     must, of = ("must not", "more") if higher else ("must", "less")
                     raise ValueError(f"`lower_is_better` {must} name {name}: {of} of {kind.__name__} is better{doubt}")
 

@@ -377,7 +377,7 @@ def chi_square(observed: Any, expected: Any = None, correction: bool = False) ->
             f"`observed` must be whole numbers, got {cells.tolist()}: rates say nothing of how many there were, give "
             "the clicks and the impressions without one"
         )
-    if cells.ndim not in (1, 2) or min(cells.shape) < (1 if cells.ndim == 1 else 2) or cells.size < 2:
+    if cells.ndim not in (1, 2) or min(cells.shape) < 2:
         raise ValueError(
             f"`observed` must be one row of two or more counts, or a table of 2 x 2 or more, got {cells.shape}"
         )
