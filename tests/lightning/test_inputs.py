@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     index: Any
 
 
-@dataclass
+@dataclass(slots=True)  # so that its fields are in no __dict__
 class Labelled:
     labels: Any
 
@@ -32,10 +32,11 @@ class Module(torch.nn.Module):
         super().__init__()
         self.items = torch.nn.Embedding(3, 2)
         self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
+        self.keys = torch.nn.Linear(2, 2)  # as attention has them: it can be called, and tells no names
         self.calls: list[Any] = []
 
-    def predict(self, batch: Any) -> Any:
-        self.calls.append(batch)
+    def predict(self, batch: Any, times: int = 1) -> Any:
+        self.calls += times * [batch]
         return {"logits": A, "ids": C}
 
     def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
@@ -146,10 +147,11 @@ def test_names_of_all_arguments_that_metrics_take() -> None:
     assert known is not None
     names = {name: f"batch.{name}" for name in known}
     assert checked_names({**names, "weights": None}, known) == {n: v for n, v in names.items() if n != "weights"}
+    assert checked_names({"preds": "logits", "own": "batch.own"}, None) == {"preds": "logits", "own": "batch.own"}
 
 
 def test_lists_of_any_lengths_are_padded() -> None:
-    given = {"preds": A, "target_ids": [[1, 0], [2]], "seen_ids": ([1], []), "item_ids": B}
+    given = {"preds": A, "target_ids": [[1, 0], [2]], "seen_ids": ([1], []), "item_ids": B, "weights": [0.5, 2.0]}
     padded = padded_lists(given, torch.device("cpu"))
     assert padded["target_ids"].tolist() == [[1, 0], [2, -1]] and padded["seen_ids"].tolist() == [[1], [-1]]
-    assert padded["preds"] is A and padded["item_ids"] is B
+    assert padded["preds"] is A and padded["item_ids"] is B and padded["weights"] == [0.5, 2.0]

@@ -30,6 +30,7 @@ from torch_recmetrics.lightning.padding import STEPS, places_of_batch, with_samp
 
 pytest.importorskip("pytorch_lightning")
 import pytorch_lightning as pl
+from lightning_fabric.utilities.distributed import DistributedSamplerWrapper
 
 from torch_recmetrics.lightning import RankingMetrics, SignificantStopping
 
@@ -361,7 +362,9 @@ def test_places_in_the_data_set() -> None:
         assert set(found) == set(range(N_USERS))
     assert row_numbers(loader(), 2).tolist() == list(range(32, N_USERS))
     shuffled = DistributedSampler(range(N_USERS), 2, 0)
-    assert not places_of_batch(loader(sampler=shuffled), 0).in_order
+    wrapped = DistributedSamplerWrapper(RandomSampler(range(N_USERS)), num_replicas=2, rank=0, shuffle=False)
+    for other in (shuffled, wrapped):
+        assert not places_of_batch(loader(sampler=other), 0).in_order
     assert not len(places_of_batch(loader(), 1000).places)  # behind the last batch
     for unknown in (loader(sampler=RandomSampler(range(N_USERS))), None):
         assert places_of_batch(unknown, 0) is None
@@ -378,6 +381,7 @@ def test_sample_ids_of_other_layouts() -> None:
     assert steps.shape == (16, 2) and steps[1].tolist() == [17 * STEPS, 17 * STEPS + 1]
     for own, says in (
         (loader(shuffle=True), "the sampler does not tell"),
+        (loader(sampler=DistributedSampler(range(N_USERS), 2, 0)), "the sampler does not tell"),
         (loader(batch_size=8), "the step returned 16 rows for a batch of 8 elements"),
     ):
         with pytest.raises(ValueError, match=f"`sample_ids` is missing: .*{says}"):

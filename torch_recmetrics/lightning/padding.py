@@ -129,7 +129,7 @@ def with_sample_ids(arguments: dict[str, Any], loader: Any, batch_idx: int, devi
     Raises:
         ValueError: where it is not known.
     """
-    if not arguments or not {"sample_ids", "indexes"}.isdisjoint(arguments):
+    if not {"sample_ids", "indexes"}.isdisjoint(arguments):
         return arguments
     lead = next((arguments[name] for name in LEADS if name in arguments), None)
     if not isinstance(lead, Tensor):  # a ready ranking has ids of its own or none; the update refuses all else
