@@ -86,6 +86,8 @@ def test_options_reach_the_metric_they_name() -> None:
         "ndcg@2": named("NDCG").expected(updates, 2, "optimistic"),
         "map@2": named("MAP").expected(updates, 2, "pessimistic"),
     }
+    beside = ranking_metrics(("ndcg", "coverage"), 2, options={"coverage": {"num_items": 9}}, ties="optimistic")
+    assert beside["ndcg@2"].ties == "optimistic"  # coverage has no such option
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from torch_recmetrics import (
     FromSampled,
     GroupAUC,
     HitRate,
+    LogLoss,
     OffPolicyValue,
     RecMetricCollection,
     ctr_metrics,
@@ -196,14 +197,28 @@ def test_an_argument_by_name_is_none_by_position() -> None:
         clicks.update(preds, target, target=target)
     clicks.update(preds, target, torch.zeros(4, dtype=torch.int64), indexes=None)
     assert int(clicks["group_auc"].per_group()[0].numel()) == 1
+    for method in ("update", "forward"):  # the third is `indexes`, also where members call their own third `weights`
+        with pytest.raises(TypeError, match="no member of the collection takes `indexes`"):
+            getattr(RecMetricCollection([LogLoss()]), method)(preds, target, torch.zeros(4))
+
+
+def test_a_collection_may_be_told_later_to_keep_its_users() -> None:
+    told, made = (RecMetricCollection([MRR(), Coverage(6, 2)], keep_users=keep) for keep in (False, True))
+    told.start_keeping_users()
+    for metrics in (told, made):
+        metrics.add_metrics(NDCG(3))
+        lists, target = torch.tensor([[0, 1], [2, 3]]), torch.tensor([1, 2])
+        metrics.update(item_ids=lists, target_ids=target, sample_ids=torch.arange(2))
+    assert list(told.users()) == list(made.users()) == ["mrr", "ndcg@3"]
+    assert torch.equal(told.users()["ndcg@3"], made.users()["ndcg@3"])
 
 
 def test_members_without_values_of_users_are_left_out() -> None:
     em = FromSampled(NDCG(10), num_items=40, method="em")
     given = {"item_ids": torch.arange(6), "target_ids": torch.arange(4), "sample_ids": torch.arange(4)}
-    metrics = RecMetricCollection([em, MRR()], keep_users=True)
+    metrics = RecMetricCollection([em, FromSampled(HitRate(1), num_items=40), MRR()], keep_users=True)
     metrics.update(torch.rand(4, 6), **given)
-    assert list(metrics.users()) == ["mrr"]
+    assert list(metrics.users()) == ["hit_rate@1", "mrr"]
     for alone in (em, HitRate(1, pooled=True)):
         metrics = RecMetricCollection([alone.clone()], keep_users=True)
         metrics.update(torch.rand(4, 6), **given)
