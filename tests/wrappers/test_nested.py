@@ -181,6 +181,13 @@ def test_slices_of_relevant_items_are_drawn_by_user(named: bool) -> None:
     assert {word: float(value) for word, value in metric.compute()["tail"].items()} == near(tail.compute())
 
 
+def test_the_processes_are_those_of_what_is_inside() -> None:
+    for inside in (NDCG(3, process_group="own"), drawn(NDCG(3, process_group="own"))):
+        assert Sliced(inside, 2).process_group == "own"
+    given = UserBootstrap(NDCG(3), num_replicates=2, process_group="given")  # not that of the metric
+    assert Sliced(given, 2).process_group == "given"
+
+
 def test_nobody_does_the_same_twice() -> None:
     with pytest.raises(TypeError, match=r"must not be in Sliced already"):
         Sliced(Sliced(NDCG(3), 2), 3)

@@ -150,7 +150,7 @@ def test_steps_of_a_sequence() -> None:
     metric.update(preds, target_ids=wanted, slice_ids=torch.tensor([[0, 1], [0, 0]]))
     assert list(floats(metric.compute()).values()) == [1.0, 0.0]
     before = str(metric.metric_state)
-    for wrong in ((3,), (2, 3), (3, 2), (2, 1), (2, 2, 2)):  # there is a slice for each step that has a target
+    for wrong in ((), (3,), (2, 3), (3, 2), (2, 1), (2, 2, 2)):  # there is a slice for each step that has a target
         with pytest.raises(ValueError, match=r"`slice_ids` must have the shape \(2, 2\) of the steps, or \(2,\)"):
             metric.update(preds, target_ids=wanted, slice_ids=torch.zeros(wrong, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"the shape \(2, 2\) of the steps"):
@@ -609,8 +609,9 @@ def test_slices_by_popularity() -> None:
     with pytest.raises(ValueError, match="flat rows"):
         metric.update(torch.rand(2), torch.tensor([0, 1]), torch.tensor([0, 0]))
     assert metric.update_count == 0
-    with pytest.raises(ValueError, match="coverage@1 is none"):
-        Sliced(Coverage(5, 1), slices)
+    for other in (Coverage(5, 1), BinaryAUC()):
+        with pytest.raises(ValueError, match=f"{other.name} is none"):
+            Sliced(other, slices)
 
 
 def test_slices_of_items_stand_beside_slices_of_users() -> None:
