@@ -456,6 +456,8 @@ def test_a_bound_of_long_lists_is_of_long_lists(tmp_path: Path, capfd: pytest.Ca
         assert "overlap@50: 0.6000 by a bound of 0.5" in out and err == ""
     _, out, err = run(capfd, *given[:2], given[1], *given[3:], "--not-less", "overlap@2=0.5")
     assert "overlap@2: 1.0000" in out and err == ""
+    _, out, err = run(capfd, *given[:2], given[1], *given[3:], "--not-less", "rbo=0.5")  # of whole lists
+    assert "rbo: 1.0000" in out and err == ""
 
 
 @pytest.mark.processes

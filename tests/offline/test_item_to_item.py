@@ -350,7 +350,9 @@ def test_inputs_that_are_none(tmp_path: Path) -> None:
     [
         ({"top_k": ()}, "`top_k` must have"),
         ({"top_k": (5, 0)}, "`top_k` must be an integer from 1 to 65,536, got 0"),
+        ({"top_k": (5, 2.0)}, r"`top_k` must be an integer from 1 to 65,536, got 2\.0"),
         ({"horizon": 0}, "`horizon`"),
+        ({"horizon": 2.0}, "`horizon`"),
         ({"ties": "avg"}, "`ties` must be one of"),
         ({"gain": "log"}, "`gain` must be one of"),
         ({"level": 95}, "`level`"),

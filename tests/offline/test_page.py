@@ -16,7 +16,7 @@ from fixtures import browser, drawn
 
 from torch_recmetrics.compare import UserValues, compare
 from torch_recmetrics.offline import Input, Report
-from torch_recmetrics.offline.reports.page import certainty
+from torch_recmetrics.offline.reports.page import certainty, group_pictures
 from torch_recmetrics.offline.reports.pictures import against_cutoff, forest, histogram, roc, ticks
 from torch_recmetrics.users.texts import p_text
 
@@ -180,6 +180,13 @@ def test_a_picture_of_differences_says_where_it_has_not_all_of_them() -> None:
         page = Report({}, details={"comparison": table}).to_html()
         assert told in page
         assert page.count("<circle") == 40
+
+
+def test_a_picture_of_groups_says_where_it_has_not_all_of_them() -> None:
+    for groups, note in ((40, "means over users"), (41, "the first 40 of 41")):
+        values = {f"group {number}": 0.5 for number in range(groups)}
+        (picture,) = group_pictures({"ndcg@10": values}, "means over users")
+        assert picture.note == note and picture.svg.count("<circle") == 40
 
 
 def test_a_row_whose_p_is_what_the_level_allows_is_beyond_chance() -> None:

@@ -346,7 +346,9 @@ def write_part(frame: pd.DataFrame, path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
-@pytest.mark.parametrize(("one", "other"), [([7], ["007"]), (["007"], [7]), (["7"], [7.0]), ([True], [1])])
+@pytest.mark.parametrize(
+    ("one", "other"), [([7], ["007"]), (["007"], [7]), (["7"], [7.0]), ([True], [1]), ([True], ["x"])]
+)
 def test_a_column_of_two_kinds_in_several_files_is_refused(
     tmp_path: Path, work: Workspace, form: str, one: list[Any], other: list[Any]
 ) -> None:
@@ -359,6 +361,14 @@ def test_a_column_of_two_kinds_in_several_files_is_refused(
     need_columns(source, {"score": "score"})
     with pytest.raises(InputError, match=rf"'item' must be of one kind in all files, got .*0\.{form}.*1\.{form}"):
         need_columns(source, {"item": "item"})
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_several_files_without_a_row_have_none(tmp_path: Path, work: Workspace, form: str) -> None:
+    names = [tmp_path / f"{number}.{form}" for number in range(2)]
+    for name, kind in zip(names, (np.int64, np.float32)):
+        write_part(pd.DataFrame({"item": np.empty(0, kind)}), name)
+    assert work.size(work.open("truth", names).sql) == 0
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
