@@ -205,6 +205,8 @@ def test_names_and_refused_options(RankingMetrics: Any) -> None:
     ready = torch_recmetrics.ranking_metrics("mrr", top_k=2, prefix="mine_")
     assert RankingMetrics(ready).names() == ["mine_mrr@2"]
     assert RankingMetrics(ready, prefix="other_").names() == ["other_mrr@2"]
+    for other_keys in ("extra", ["extra"]):
+        assert RankingMetrics(other_keys=other_keys).other_keys == ("extra",)
     for wrong in ({"metrics": "ndgc"}, {"top_k": 0}, {"ties": "random"}, {"options": {"map": {}}}, {"table": "yes"}):
         with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
             RankingMetrics(**wrong)
