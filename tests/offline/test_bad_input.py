@@ -169,6 +169,11 @@ def test_whole_numbers_beyond_the_floats_are_refused(name: str, kind: pa.DataTyp
         evaluate(pa.table(ids | of_lists), pa.table(ids | of_truth), "ndcg@2", **{name: name})
 
 
+def test_floats_beyond_whole_numbers_are_scores() -> None:
+    lists = pa.table({"user_id": [1, 1], "item_id": [1, 2], "score": [1e30, 2e30]})
+    assert evaluate(lists, pa.table({"user_id": [1], "item_id": [1]}), "mrr@2")["mrr@2"] == 1 / 2
+
+
 def test_a_configuration_that_is_no_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\x00")
     line = refused(tmp_path, capfd, ["evaluate", "--config", f"{tmp_path}/run.yaml"])
