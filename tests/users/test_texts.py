@@ -54,7 +54,7 @@ def test_p_values() -> None:
 
 
 def test_json_is_for_people_and_machines() -> None:
-    assert json_text({1: [math.nan, "é"]}) == '{\n  "1": [\n    null,\n    "é"\n  ]\n}'
+    assert json_text({1: [math.nan, "é", None]}) == '{\n  "1": [\n    null,\n    "é",\n    null\n  ]\n}'
 
 
 def test_counts() -> None:

@@ -366,6 +366,7 @@ def test_ids_in_lists_may_be_scalars_of_others(item: Any) -> None:
         ([1, 2], r"`lists\[0\]` must hold the ids of a user, best first, got int"),
         (torch.tensor([1, 2]), r"`lists\[0\]` must hold the ids of a user, best first, got int"),
         ([[2**63], [1]], r"`lists` must hold integers from 0 to 2\^63 - 1, padded with -1, or text"),
+        ([[4, 7, 4], [1]], "`lists` must hold an item once in a list"),
     ],
     ids=str,
 )
