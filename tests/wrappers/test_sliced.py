@@ -601,11 +601,15 @@ def test_slices_by_popularity() -> None:
             slice_by_popularity([1, 2], edges)
     with pytest.raises(ValueError, match="`names` must be one more than `edges`, 2, got 3"):
         slice_by_popularity([1, 2], (1,), names=("a", "b", "c"))
+    with pytest.raises(ValueError, match="`names` must name each slice once, got 'a' twice"):
+        slice_by_popularity([1, 2], (1,), names=("a", "a"))
     metric = Sliced(HitRate(1), slices)
     with pytest.raises(ValueError, match="`slice_ids` must not be given"):
         metric.update(item_ids=LISTS, target_ids=TARGET, slice_ids=SLICES)
     with pytest.raises(ValueError, match="must be below the 5 items of `item_counts`, got 9"):
         metric.update(item_ids=LISTS, target_ids=TARGET + 9 * (TARGET == 1) - (TARGET == 1).long())
+    with pytest.raises(ValueError, match="`target` must have a column for each of the 5 items of `item_counts`"):
+        metric.update(torch.rand(1, 4), torch.tensor([[0, 1, 0, 0]]))
     with pytest.raises(ValueError, match="flat rows"):
         metric.update(torch.rand(2), torch.tensor([0, 1]), torch.tensor([0, 0]))
     assert metric.update_count == 0
