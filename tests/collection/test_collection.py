@@ -112,6 +112,8 @@ def test_two_members_of_one_name_need_a_dict() -> None:
     pair = NDCG(10), NDCG(10, gain="linear")
     with pytest.raises(ValueError, match=r"ndcg@10.*dict"):
         RecMetricCollection(list(pair))
+    with pytest.raises(ValueError, match="with a dict of metrics no further metrics can be given"):
+        RecMetricCollection({"one": pair[0]}, pair[1])
     named = RecMetricCollection({"one": pair[0], "another": pair[1]}, prefix="val_")
     assert list(named.keys()) == ["val_one", "val_another"]  # in the order given, not in that of the alphabet
 

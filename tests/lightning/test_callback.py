@@ -139,6 +139,14 @@ def test_repeated_rows_that_are_not_known_are_warned_of_once() -> None:
     assert len(told) == 2  # of the first case, one for each loader
 
 
+def test_an_argument_of_other_rows_stays_for_the_update_to_refuse() -> None:
+    given = {"preds": torch.zeros(3, 4), "weights": torch.ones(7)}
+    assert {name: len(value) for name, value in without_repeats(given, padded_loader(), 0).items()} == {
+        "preds": 2,
+        "weights": 7,
+    }
+
+
 def test_a_step_that_returns_other_rows_than_it_got() -> None:
     given = {"preds": torch.zeros(2, 4)}
     with pytest.warns(UserWarning, match="repeats 1 of the 3 rows"):

@@ -197,6 +197,8 @@ def test_nobody_does_the_same_twice() -> None:
         drawn(Sliced(BinaryAUC(num_bins=16), 2))
     with pytest.raises(TypeError, match="got UserBootstrap"):
         Sliced(RecMetricCollection([drawn(NDCG(3))]), 2)
+    with pytest.raises(ValueError, match="`metric` must have a member, got an empty collection"):
+        Sliced(RecMetricCollection({}), 2)
     with pytest.raises(ValueError, match="`slice_ids` is missing"):
         drawn(Sliced(Coverage(5, 2), 2)).update(item_ids=torch.tensor([[0, 1]]))
 
