@@ -95,6 +95,14 @@ class LogsItself(Model):
         self.log_dict(self.metrics)
 
 
+class LogsTwoLoaders(LogsItself):
+    """Has a collection for each of two loaders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_second = self.metrics.clone()
+
+
 def loader(**options: Any) -> DataLoader:
     return DataLoader(TensorDataset(torch.arange(N_USERS)), **{"batch_size": 16, **options})
 
@@ -260,6 +268,7 @@ def test_who_goes_on_in_the_middle_of_a_validation_is_warned(tmp_path: Path) -> 
         ),
         (LogsItself, [SignificantStopping("val_coverage@3")], "`monitor` must be a mean over users .*'val_coverage@3'"),
         (lambda: LogsItself(keep_users=False), [SignificantStopping("val_ndcg@3")], "keep_users=True, and update it"),
+        (LogsTwoLoaders, [SignificantStopping("val_ndcg@3")], "got 'val_ndcg@3', which 2 collections have"),
         (
             Model,
             [SignificantStopping("val_ndcg@3", mode="min"), quiet_metrics()],
