@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 WITHOUT_FLOAT64 = frozenset({"mps"})
 
 
+@functools.cache
 def accumulator_dtype(device: torch.device) -> torch.dtype:
     """float64 where the device has it, else float32."""
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
@@ -30,6 +33,7 @@ def bits_float(bits: torch.Tensor) -> torch.Tensor:
     return bits.to(torch.int32).contiguous().view(torch.float32)
 
 
+@functools.cache
 def is_sync_free(device: torch.device) -> bool:
     """Whether reading a value back costs nothing; elsewhere it waits for all work before it."""
     return device.type == "cpu"
