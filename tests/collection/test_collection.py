@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from torch_recmetrics import (
     MRR,
     NDCG,
     BinaryAUC,
+    CollapseRate,
     HitRate,
     MeanPercentileRank,
     OffPolicyValue,
@@ -234,9 +236,19 @@ def test_a_member_with_a_compute_of_its_own_is_asked() -> None:
             return 2 * super().compute()
 
     metrics = RecMetricCollection({"once": NDCG(2), "twice": Doubled(2)})
-    metrics.update(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[2]]))
-    values = floats(metrics.compute())
-    assert values["twice"] == 2 * values["once"] > 0
+    of_batch = metrics(torch.tensor([[0.9, 0.2, 0.5]]), target_ids=torch.tensor([[2]]))
+    for values in map(floats, (of_batch, metrics.compute())):
+        assert values["twice"] == 2 * values["once"] > 0
+
+
+def test_a_batch_and_all_together_are_warned_of_once_each() -> None:
+    metrics = RecMetricCollection([CollapseRate(2), MRR()])
+    for asked, warns in [("forward", True), ("forward", False), ("compute", True), ("compute", False)]:
+        given = {"preds": torch.zeros(1, 3), "target_ids": torch.tensor([[1]])} if asked == "forward" else {}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            getattr(metrics, asked)(**given)
+        assert [str(one.message)[:6] for one in caught] == ["100.0%"] * warns, asked
 
 
 def test_a_value_before_any_update_is_warned_of() -> None:

@@ -79,13 +79,12 @@ class FusedState:
         before = [member._copy_state_dict() for member in self.members]
         try:
             for member in self.members:
-                member.__dict__.update(member.empty_states())
+                member.__dict__.update(member.empty_states(), _warned_before=member._warned)
             self.evaluator.count(prepared._replace(candidates=()))
-            values = means_of(self.summed, totals(self.summed) if self.summed else [])
-            values |= {id(member): type(member).compute(member) for member in self.members if id(member) not in values}
+            values = {id(member): type(member).compute(member) for member in self.members}
         finally:
             for member, states in zip(self.members, before, strict=True):
-                member.__dict__.update(states)
+                member.__dict__.update(states, _warned_before=None)
         self.count(prepared)
         for member in self.members:
             member.__dict__["_forward_cache"] = values[id(member)]  # Lightning reads it there
@@ -109,7 +108,12 @@ class FusedState:
             is_asked = metric.exchanges or metric._is_synced or metric.compute_with_cache
             if cls.compute is not UserMeans.compute or is_asked or metric.keeps_values or not metric._update_count:
                 return {}
-        return means_of(self.metrics, [metric.total() for metric in self.metrics])
+        if not self.metrics:
+            return {}
+        of_each = [metric.total() for metric in self.metrics]
+        sums = torch.cat(of_each)
+        means = torch.split(sums[:, NUMERATOR] / sums[:, DENOMINATOR], [total.shape[0] for total in of_each])
+        return {id(metric): metric.result(mean) for metric, mean in zip(self.metrics, means, strict=True)}
 
     def local_total(self, metric: UserMeasure) -> Tensor:
         """(columns, 6): the totals of one member on this rank. Rows are evaluated once for all that hold the same."""
@@ -160,15 +164,6 @@ class FusedState:
                 "computed one by one, and in between only some ranks had an update. Compute the whole collection"
             )
         return total
-
-
-def means_of(metrics: Sequence[UserMeasure], totals: Sequence[Tensor]) -> dict[int, Any]:
-    """The values of metrics by their id, from the (columns, 6) totals of each, by one division."""
-    if not totals:
-        return {}
-    sums = torch.cat(list(totals))
-    means = torch.split(sums[:, NUMERATOR] / sums[:, DENOMINATOR], [total.shape[0] for total in totals])
-    return {id(metric): metric.result(mean) for metric, mean in zip(metrics, means, strict=True)}
 
 
 def held_states(metric: UserMeasure) -> list[Tensor]:
