@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -13,6 +14,7 @@ from fixtures.refusals import refused
 from fixtures.variants import VARIANTS, named
 from torchmetrics import MetricCollection
 from torchmetrics.classification import BinaryAccuracy
+from torchmetrics.wrappers import MinMaxMetric
 
 import torch_recmetrics
 from torch_recmetrics import (
@@ -249,6 +251,21 @@ def test_a_batch_and_all_together_are_warned_of_once_each() -> None:
             warnings.simplefilter("always")
             getattr(metrics, asked)(**given)
         assert [str(one.message)[:6] for one in caught] == ["100.0%"] * warns, asked
+
+
+@pytest.mark.parametrize("names", [("first",), ("first", "second")])
+def test_several_values_of_torchmetrics_are_named_as_in_its_collection(names: tuple[str, ...]) -> None:
+    rows = torch.tensor([0.9, 0.2, 0.6]), torch.tensor([1, 0, 0])
+    members = {name: MinMaxMetric(BinaryAccuracy()) for name in names}
+    known = MetricCollection(copy.deepcopy(members), prefix="val_", compute_groups=False)
+    metrics = RecMetricCollection({**members, "by slice": Sliced(BinaryAUC(), 1)}, prefix="val_")
+    known.update(*rows)
+    for name in names:
+        metrics[name].update(*rows)
+    metrics["by slice"].update(*rows, slice_ids=torch.zeros(3, dtype=torch.int64))
+    assert floats(metrics.compute()) == {**floats(known.compute()), "val_by slice/0": 1.0}
+    metrics = RecMetricCollection({**members, "auc": BinaryAUC()}, prefix="val_")
+    assert floats(metrics(*rows)) == floats(metrics.compute()) == {**floats(known.compute()), "val_auc": 1.0}
 
 
 def test_a_value_before_any_update_is_warned_of() -> None:

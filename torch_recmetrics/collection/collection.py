@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -290,26 +291,17 @@ class RecMetricCollection(MetricCollection):
         fused = self._fused_state()
         if len(fused.metrics) == len(self._modules) and (means := fused.means()):
             return self._named((name, member, means[id(member)]) for name, member in self._modules.items())
-        if not any(hasattr(member, "named_values") for member in self._modules.values()):
-            return super().compute()
-        values: list[tuple[str, Any, Any]] = []
-        for name, member in self._modules.items():
-            value = member.compute()
-            several = isinstance(value, dict) and not hasattr(member, "named_values")  # as torchmetrics has it
-            values += [(own, member, one) for own, one in (value.items() if several else [(name, value)])]
-        return self._named(values)
+        return self._named((name, member, member.compute()) for name, member in self._modules.items())
 
     def _named(self, values: Iterable[tuple[str, Any, Any]]) -> dict[str, Any]:
         """Values by name with prefix and postfix, from names of members, these, and what they gave."""
-        found: dict[str, Any] = {}
-        for name, member, value in values:
-            named = getattr(member, "named_values", None)
-            for own, one in ({name: value} if named is None else named(name, value)).items():
-                key = self._set_name(own)
-                if key in found:
-                    raise ValueError(f"two values are named {key!r}: name the members yourself with a dict")
-                found[key] = one
-        return found
+        given = list(values)
+        for is_told in (False, True):
+            pairs = [pair for one in given for pair in named_values(*one, is_told=is_told)]
+            if len(dict(pairs)) == len(pairs):
+                return {self._set_name(own): value for own, value in pairs}
+        twice = Counter(own for own, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"two values are named {self._set_name(twice)!r}: name the members yourself with a dict")
 
     def users(self, candidates: str | None = None) -> UserValues:
         """The value of every user in every member that keeps them, on every rank the same. All ranks must call it.
@@ -417,6 +409,21 @@ class RecMetricCollection(MetricCollection):
 def name_of(metric: Any) -> str:
     """The name that a metric has by itself; torchmetrics' own have that of their class."""
     return metric.name if isinstance(metric, RecMetric) else type(metric).__name__
+
+
+def named_values(name: str, member: Metric, value: Any, *, is_told: bool) -> Iterable[tuple[str, Any]]:
+    """The values that a member gave, with their names.
+
+    Several of torchmetrics' own have their names alone, as in its collections; where these `is_told`, that of the
+    member is before them.
+    """
+    named: Any = getattr(member, "named_values", None)
+    if named is not None:
+        found: dict[str, Any] = named(name, value)
+        return found.items()
+    if not isinstance(value, dict):
+        return [(name, value)]
+    return [(f"{name}_{own}" if is_told else own, one) for own, one in value.items()]
 
 
 def rows_read_once(taken: list[tuple[Metric, dict[str, Any]]]) -> list[tuple[Metric, dict[str, Any]]]:
