@@ -472,6 +472,17 @@ def test_estimates_beside_each_other_in_a_collection() -> None:
             assert float(metrics.compute()[f"{method}_{name}"]) == float(value)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_two_that_are_alike_in_a_collection(method: Any) -> None:
+    """They are measured by one call, at the cutoffs of both, which are None."""
+    made = FromSampled(ours.MRR(), 40, method=method)
+    metrics = ours.RecMetricCollection({"one": made.clone(), "other": made.clone(), "mrr": ours.MRR()})
+    made.update(**users(30, 12))
+    of_batch = metrics(**users(30, 12))
+    for found in (of_batch, metrics.compute()):
+        assert float(found["one"]) == float(found["other"]) == float(made.compute())
+
+
 @pytest.mark.parametrize("ties", ["stable", "average"])
 def test_an_item_of_relevance_0_is_one_of_the_sampled(ties: Any) -> None:
     preds, relevance, found = users(4, 9)["preds"], torch.tensor([[1.0, 0.0]]).expand(4, 2), []

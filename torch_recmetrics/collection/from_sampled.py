@@ -293,14 +293,15 @@ class FromSampled(OneForEach, UserMeans):
                 ),
             )
 
-    def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:  # noqa: ARG002
+    def values(self, stats: RankingStats, cutoffs: Cutoffs) -> Tensor:
         items = stats.among_others
         if self.method == EM:  # a user without relevant items is 0, as in all metrics
-            return torch.where(stats.n_relevant > 0, codes_of(items).unsqueeze(1), 0)
-        value = self._estimates(items, stats.ranking)
-        if self.over_items == "mean" and items.above.shape[1] > 1:
-            value = value / stats.ranking.n_relevant.clamp(min=1)
-        return value.unsqueeze(1)
+            value = torch.where(stats.ranking.n_relevant > 0, codes_of(items), 0)
+        else:
+            value = self._estimates(items, stats.ranking)
+            if self.over_items == "mean" and items.above.shape[1] > 1:
+                value = value / stats.ranking.n_relevant.clamp(min=1)
+        return value.unsqueeze(1).expand(-1, len(cutoffs))  # of several that are alike in a collection each has None
 
     def _estimates(self, items: AmongOthers, ranking: Ranking) -> Tensor:
         """(B,) the sum of the estimates of the relevant items."""
