@@ -320,6 +320,19 @@ def test_point_16_the_threshold_is_exclusive_as_it_is_described() -> None:
     assert "above which" in " ".join((ctr_metrics.__doc__ or "").split())
 
 
+@pytest.mark.parametrize("num_classes", [None, 3])
+@pytest.mark.parametrize("n_rows", [0, 2])
+def test_an_argument_that_no_member_takes_is_refused_without_rows_too(n_rows: int, num_classes: int | None) -> None:
+    metrics = ctr_metrics(weighting="impressions" if num_classes else None, num_classes=num_classes)
+    preds, target = (
+        torch.zeros(n_rows, dtype=torch.int64 if num_classes else None),
+        torch.zeros(n_rows, dtype=torch.int64),
+    )
+    for given in ({"weigths": target}, {"indexes": target}):
+        with refused(metrics, f"no member of the collection takes `{next(iter(given))}`", TypeError):
+            metrics.update(preds, target, **given)
+
+
 @pytest.mark.parametrize("meta", [False, True])
 @pytest.mark.parametrize("num_classes", [None, 3])
 def test_after_to_empty_a_collection_has_seen_nothing(num_classes: int | None, meta: bool) -> None:

@@ -65,6 +65,7 @@ class LabelMetrics(RecMetricCollection):
     def _advance(self, arguments: dict[str, Any], method: str) -> dict[str, Any]:
         checked = self._checked(arguments)
         if checked is None:
+            self._check_known(name for name, value in arguments.items() if value is not None)
             nothing = torch.full((), float("nan"), dtype=accumulator_dtype(arguments["preds"].device))
             return dict.fromkeys(self._modules, nothing)
         return super()._advance(checked, method)
