@@ -289,7 +289,7 @@ class RecMetricCollection(MetricCollection):
     def _values(self) -> dict[str, Any]:
         """The values of all members by their names with prefix and postfix."""
         fused = self._fused_state()
-        if len(fused.metrics) == len(self._modules) and (means := fused.means()):
+        if len(fused.metrics) == len(self._modules) > 0 and (means := fused.means()):
             return self._named((name, member, means[id(member)]) for name, member in self._modules.items())
         return self._named((name, member, member.compute()) for name, member in self._modules.items())
 

@@ -99,7 +99,7 @@ class FusedState:
             self._left[id(metric)] = None
 
     def means(self) -> dict[int, Tensor]:
-        """The value of each member by its id, from one division for all, where it is a mean of this rank alone.
+        """The value of each of `metrics` by its id, from one division for all, where it is a mean of this rank alone.
 
         Empty where some member needs more than that: an exchange, a cache, a warning, or another way to its value.
         """
@@ -108,8 +108,6 @@ class FusedState:
             is_asked = metric.exchanges or metric._is_synced or metric.compute_with_cache
             if cls.compute is not UserMeans.compute or is_asked or metric.keeps_values or not metric._update_count:
                 return {}
-        if not self.metrics:
-            return {}
         of_each = [metric.total() for metric in self.metrics]
         sums = torch.cat(of_each)
         means = torch.split(sums[:, NUMERATOR] / sums[:, DENOMINATOR], [total.shape[0] for total in of_each])
