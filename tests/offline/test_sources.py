@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import uuid
+import warnings
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -422,14 +423,26 @@ def test_a_file_whose_name_reads_as_a_pattern_is_itself(tmp_path: Path, work: Wo
         assert rows == [(0.5,), (7.0,)][: len(source.files)]
 
 
-@pytest.mark.parametrize("columns", [slice(None), slice(2)], ids=["mixed", "numbers"])
-def test_a_frame_may_run_backwards(work: Workspace, columns: slice) -> None:
+@pytest.mark.parametrize(
+    "kinds", [("int64", "int64", "str"), ("int64",), ("Int64",), ("Float64",), ("string[python]",)], ids=str
+)
+def test_a_frame_may_run_backwards(work: Workspace, kinds: tuple[str, ...]) -> None:
     """Whose columns have strides below 0, which DuckDB cannot read."""
-    frame = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [4, 5, 6], "name": ["a", "b", "c"]}).iloc[::-1, columns]
+    frame = pd.DataFrame({str(place): pd.array([1, 2, 3], kind) for place, kind in enumerate(kinds)})[::-1]
     source = work.open("recommendations", frame)
-    assert work.rows(f"SELECT * EXCLUDE ({source.row}) FROM {source.sql}") == list(
-        map(tuple, frame.to_numpy().tolist())
-    )
+    rows = work.rows(f"SELECT * EXCLUDE ({source.row}) FROM {source.sql}")
+    assert rows == list(map(tuple, frame.to_numpy().tolist()))
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_times_with_a_zone_in_a_frame_of_pandas_are_read_without_a_warning(work: Workspace, step: int) -> None:
+    """The arrays of such columns, which nobody needs, were asked of pandas, and it warned of them."""
+    times = pd.to_datetime(["2024-05-31", "2024-06-01"]).tz_localize("Asia/Tokyo")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source = work.open("behaviour", pd.DataFrame({"time": times})[::step])
+    rows = work.rows(f"SELECT CAST(epoch(time) AS BIGINT) FROM {source.sql} ORDER BY {source.row}")
+    assert rows == [(int(time.timestamp()),) for time in times[::step]]
 
 
 def test_objects_of_pandas_are_what_all_of_them_are(work: Workspace) -> None:

@@ -179,7 +179,7 @@ def open_source(
     table, place = f"given_{role}", f"`{role}` ({name})"
     with work.errors(place):
         try:
-            work.connection.register("frame", as_duckdb_reads(given))
+            register(work, given)
         except (TypeError, RuntimeError, work.duckdb.InvalidInputException) as error:
             refuse_interrupt(error)
             raise InputError(
@@ -216,14 +216,19 @@ def load(work: Any, table: str, select: str, file: int, place: str, *, more: boo
     work.run(f"{into} SELECT {row}, * FROM ({select})", place)
 
 
-def as_duckdb_reads(frame: Any) -> Any:
-    """A frame in a form that DuckDB reads.
+def register(work: Any, given: Any) -> None:
+    """Let DuckDB read what was given as `frame`."""
+    try:
+        work.connection.register("frame", as_duckdb_reads(given))
+    except work.duckdb.Error:
+        if not hasattr(given, "iloc"):
+            raise
+        # One of pandas' that runs backwards, in whatever type: DuckDB knows no strides below 0, and a copy has none.
+        work.connection.register("frame", given.copy())
 
-    An Arrow table has float32 in place of float16, a pandas frame that runs backwards is copied; all others stay.
-    """
-    if hasattr(frame, "iloc"):
-        columns = (column.values for _, column in frame.items())
-        return frame.copy() if any(min(getattr(own, "strides", (0,))) < 0 for own in columns) else frame
+
+def as_duckdb_reads(frame: Any) -> Any:
+    """An Arrow table with float32 in place of float16, which DuckDB does not read; all else as it is."""
     if not hasattr(frame, "schema") or not hasattr(frame, "cast") or not hasattr(frame, "num_rows"):
         return frame
     pyarrow = needed("pyarrow", "Reading Arrow files")
