@@ -117,6 +117,7 @@ def test_zeros_of_a_column_that_says_relevance(tmp_path: Path, capfd: pytest.Cap
     truth = table((7, 12), "label", [0, 1])
     assert told(LISTS, truth, relevance="label")[1] == []
     assert told(LISTS, truth, weight="label")[1] == []
+    assert told(LISTS, truth, metrics="user_coverage@1")[1] == []  # which asks nobody what is relevant
     (tmp_path / "lists.csv").write_text("user_id,item_id,score\n1,1,0.5\n2,3,0.5\n")
     (tmp_path / "truth.csv").write_text("user_id,item_id,rating\n1,1,0.5\n2,3,0.0\n")
     files = ["--recommendations", f"{tmp_path}/lists.csv", "--truth", f"{tmp_path}/truth.csv", "-m", "recall@1"]

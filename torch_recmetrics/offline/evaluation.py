@@ -289,7 +289,7 @@ def look_at_tables(tables: Tables, collection: RecMetricCollection, labels: Labe
         warn_of_foreign_seen(tables)
     if any(getattr(member, "needs_target", True) for member in collection.values()):
         warn_of_one_file(tables)
-    warn_of_unread_relevance(tables)
+        warn_of_unread_relevance(tables)
     warn_of_hidden_truth(tables, labels)
     if sampled:
         warn_of_missing_candidates(tables, labels)
