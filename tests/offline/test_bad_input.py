@@ -277,8 +277,9 @@ def test_where_a_report_cannot_go(tmp_path: Path, capfd: pytest.CaptureFixture[s
         assert re.search(f"--output.*'.*' {what}\n$", capfd.readouterr().err)
     truth = tmp_path / "truth.csv"
     truth.write_text("user_id,item_id\n1,2\n")
-    assert main(["overlap", "--train", str(truth), "--test", str(truth), "--output", str(truth)]) == 2
-    assert "truth.csv': let its name end in .parquet" in capfd.readouterr().err
+    for output in (truth, f"{truth}.gz"):
+        assert main([*overlap, "--output", str(output)]) == 2
+        assert f"{output}': let its name end in .parquet" in capfd.readouterr().err
     assert truth.read_text().startswith("user_id")  # it was overwritten
 
 

@@ -26,7 +26,7 @@ from torch_recmetrics.compare.gate import Gate
 from torch_recmetrics.core.tensors import checks as check
 from torch_recmetrics.offline.arguments import add_arguments, arranged, refusal_of
 from torch_recmetrics.offline.evaluation import LEAST_KEPT_RANKS, evaluate
-from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError
+from torch_recmetrics.offline.inputs.sources import SUFFIXES, InputError, suffix_of
 from torch_recmetrics.offline.inputs.spark import is_spark, read_by_spark, spark_errors
 from torch_recmetrics.offline.item_to_item import item_to_item
 from torch_recmetrics.offline.measuring import place_of_process
@@ -334,7 +334,7 @@ def run_overlap(options: Options, output: Output) -> None:
     train, test, target = required(options, "train"), required(options, "test"), options.pop("output")
     if target is not None and (not target or Path(target).is_dir()):
         raise InputError(f"`output` must be a Parquet file, {target!r} is {'a folder' if target else 'none'}")
-    if target is not None and SUFFIXES.get(Path(target).suffix.lower(), "parquet") != "parquet":
+    if target is not None and SUFFIXES.get(suffix_of(Path(target)), "parquet") != "parquet":
         raise InputError(f"`output` must be a Parquet file, got {target!r}: let its name end in .parquet")
     given = options.pop("drop")
     drop = target is not None if given is None else given

@@ -497,7 +497,7 @@ def format_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # n
     if format is not None:
         check.check_choice("format", format, SELECTS)
         return format
-    suffixes = [next((own for own in reversed(path.suffixes) if own not in PACKED), "").lower() for path in paths]
+    suffixes = list(map(suffix_of, paths))
     if unknown := [path for path, suffix in zip(paths, suffixes) if suffix not in SUFFIXES]:
         raise InputError(
             f"`{role}`: the kind of {str(unknown[0])!r} is unknown: give its `format`, or rename it to one of "
@@ -506,6 +506,11 @@ def format_of(role: str, paths: Sequence[Path], format: str | None) -> str:  # n
     if len({SUFFIXES[suffix] for suffix in suffixes}) > 1:
         raise InputError(f"`{role}` must be files of one kind, got {', '.join(str(path) for path in paths[:3])}")
     return SUFFIXES[suffixes[0]]
+
+
+def suffix_of(path: Path) -> str:
+    """The last suffix of a file, in small letters; of a packed one that of what is packed."""
+    return next((own for own in reversed(path.suffixes) if own not in PACKED), "").lower()
 
 
 def types_of(work: Any, place: str, sql: str) -> dict[str, str]:
