@@ -21,6 +21,7 @@ import pytest
 from processes.start import python, torch_alone
 from pyarrow import feather, parquet
 
+from torch_recmetrics.offline import evaluate
 from torch_recmetrics.offline.inputs.columns import checked_rows, id_columns, need_columns, number_column, time_column
 from torch_recmetrics.offline.inputs.sources import InputError, quoted
 from torch_recmetrics.offline.inputs.workspace import Ids, Workspace
@@ -453,6 +454,17 @@ def test_objects_of_pandas_are_what_all_of_them_are(work: Workspace) -> None:
     source = work.open("truth", frame)
     rows = work.rows(f"SELECT score, item FROM {source.sql} ORDER BY {source.row}")
     assert rows[1233:1235] == [(0, "0"), (0.4, "0123")]
+
+
+def test_an_error_shows_the_first_of_many_categories(work: Workspace) -> None:
+    """They are in the name of the type, and may be millions."""
+    source = work.open("truth", pd.DataFrame({"time": pd.Categorical(["x" * 200])}))
+    for refuse in (lambda: time_column(work, source, "time"), lambda: number_column(source, "time")):
+        with pytest.raises(InputError, match=r"its type is ENUM\('x{74}$"):
+            refuse()
+    lists = pd.DataFrame({"user_id": [1], "item_id": [2], "score": pd.Categorical(["x" * 200])})
+    with pytest.raises(InputError, match=r"its type is ENUM\('x{74}$"):
+        evaluate(lists, lists)
 
 
 NOTEBOOK = """

@@ -20,6 +20,11 @@ MOST_INTEGER = 1 << 64  # beyond it nearly all numbers were floats before
 BEYOND_FLOATS = f"{EXACT['DOUBLE']} (2^53) at most as a whole number, beyond which several are one float"
 
 
+def type_in_words(kind: str) -> str:
+    """A type as errors show it: that of categories has the names of all of them, which may be millions."""
+    return kind[:80]
+
+
 def need_columns(source: Source, columns: Mapping[str, str], optional: Collection[str] = ()) -> None:
     """InputError for a column that is not there.
 
@@ -156,7 +161,7 @@ def number_column(source: Source, column: str, rule: str = "a finite number", wr
     """A column as float64, finite; InputError for a type that is no number. In `wrong`, ``{0}`` is the number."""
     kind, number = source.types[column], number_of(source, column)
     if not (holds_numbers(source, column) or kind == TEXT):
-        raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
+        raise InputError(f"{source}: column {column!r} must be {rule}, its type is {type_in_words(kind)}")
     fault = Fault(column, f"{number} IS NULL OR NOT {finite(number)} OR {wrong.format(number)}", rule)
     return Column(f"CAST({number} AS DOUBLE)", (fault, *beyond_floats(source, column)))
 
@@ -198,7 +203,7 @@ def kind_of_ids(work: Any, source: Source, column: str, *, plain: bool) -> str:
         return TEXT if work.one(f"SELECT bool_and({fits}) FROM {source.sql}")[0] is False else "BIGINT"
     if kind.endswith("]") or kind.startswith(NO_PLAIN_IDS if plain else NESTED):
         rule = "integers, text or UUIDs" if plain else "ids"
-        raise InputError(f"{source}: column {column!r} must be {rule}, its type is {kind}")
+        raise InputError(f"{source}: column {column!r} must be {rule}, its type is {type_in_words(kind)}")
     return TEXT if plain and kind != "UUID" else kind
 
 
@@ -249,7 +254,7 @@ def time_column(work: Any, source: Source, column: str) -> Column:
     if kind in FLOATS:
         return number_column(source, column, rule="a time")
     if not (kind in (*INTEGERS, '"NULL"') or kind.startswith(("DECIMAL", "TIMESTAMP", "DATE", "TIME"))):
-        raise InputError(f"{source}: column {column!r} must be times or numbers, its type is {kind}")
+        raise InputError(f"{source}: column {column!r} must be times or numbers, its type is {type_in_words(kind)}")
     # Nanoseconds of a time zone are compared with no other times; cast, they are those of UTC.
     time = f"CAST({name} AS TIMESTAMP_NS)" if kind == "TIMESTAMPTZ_NS" else name
     return Column(time, (Fault(column, f"{name} IS NULL", "a time"),))

@@ -25,6 +25,7 @@ from torch_recmetrics.offline.inputs.columns import (
     need_different,
     number_column,
     number_of,
+    type_in_words,
 )
 from torch_recmetrics.offline.inputs.sources import FLOATS, TEXT, InputError, Source, format_of, quoted
 from torch_recmetrics.offline.inputs.workspace import Ids, Workspace, connect
@@ -108,7 +109,8 @@ class Tables:
             need_columns(source, self.columns[source.role])
             for key, column in self.columns[source.role].items():
                 if key in RULES and not holds_numbers(source, column):
-                    raise InputError(f"{source}: column {column!r} must be numbers, its type is {source.types[column]}")
+                    kind = type_in_words(source.types[column])
+                    raise InputError(f"{source}: column {column!r} must be numbers, its type is {kind}")
         self.user_ids = Ids(workspace, self.sources_with("user"))
         self.item_ids = Ids(workspace, self.sources_with("item"))
 
