@@ -322,14 +322,17 @@ class RankingStats:
         ranking = self.ranking
         above, equal = (ranking.ranks("stable"), None) if self.ties == "stable" else (ranking.above, ranking.equal)
         relevant = ranking.target_relevance > 0
-        above, order = torch.where(relevant & (ranking.above < FAR), above, FAR).to(torch.int64).sort()
-        relevant, listed, earlier = relevant.gather(1, order), above < FAR, torch.searchsorted(above, above)
+        above = torch.where(relevant & (ranking.above < FAR), above, FAR).to(torch.int64)
+        listed, beside = above < FAR, None if equal is None else equal - 1
         n_others = (known(ranking.lengths, NO_LENGTHS) - listed.sum(1)).clamp(min=0)
-        beside = None
-        if equal is not None:
-            relevant_beside = torch.searchsorted(above, above, right=True) - earlier  # itself included
-            beside = torch.where(listed, equal.gather(1, order) - relevant_beside, 0)
-        above = torch.where(listed, above - earlier, FAR)
+        if above.shape[1] > 1:  # a single item stands among others alone, and that saves seven kernels
+            above, order = above.sort()
+            relevant, listed, earlier = relevant.gather(1, order), above < FAR, torch.searchsorted(above, above)
+            if equal is not None:
+                beside = equal.gather(1, order) - (torch.searchsorted(above, above, right=True) - earlier)
+            above = torch.where(listed, above - earlier, FAR)
+        if beside is not None:
+            beside = torch.where(listed, beside, 0)
         if beside is not None and self.ties != "average":
             above, beside = above + beside if self.ties == "pessimistic" else above, None
         return AmongOthers(relevant, above, beside, n_others)
