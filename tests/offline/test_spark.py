@@ -484,6 +484,24 @@ def test_many_parts_are_added_up_in_rounds(spark: Any, monkeypatch: pytest.Monke
     assert at_once and max(at_once) <= FAN_IN
 
 
+def test_the_page_says_how_large_states_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    said = re.search(r"\| ([\d.]+) kB; ([\d.]+) kB for six metrics at three cutoffs \|", page)
+    assert said is not None
+    rows = [(user, item, float(item)) for user in range(20) for item in range(20)]
+    ids = {"user_id": pa.int64(), "item_id": pa.int64()}
+    lists, truth = of_rows(spark, rows, **ids, score=pa.float64()), of_rows(spark, rows[::7], **ids)
+    read, sizes = Part.from_bytes, []
+    monkeypatch.setattr(Part, "from_bytes", lambda payload: (sizes.append(len(payload)), read(payload))[1])
+    for metrics, top_k, kilobytes in (
+        (("ndcg",), (10,), said[1]),
+        (("ndcg", "hit_rate", "map", "mrr", "recall", "precision"), (5, 10, 20), said[2]),
+    ):
+        sizes.clear()
+        evaluate(lists, truth, metrics=metrics, top_k=top_k)
+        assert max(sizes) / 1000 == pytest.approx(float(kilobytes), rel=0.1)
+
+
 def test_partitions_may_be_empty(spark: Any) -> None:
     similar, log = behaviour(2)
     few = log.filter(pa.array([user < 2 for user in log["user"].to_pylist()]))
